@@ -38,8 +38,16 @@ constexpr ConfigKey kKeys[] = {
     {"writes_in_flight", &M::writes_in_flight, nullptr},
     {"memory_parity", &M::memory_parity, nullptr},
 };
-// What a file may leave out, and then is 0: units that a machine need not have.
-constexpr std::string_view kMayBeAbsent[] = {"row_lanes", "memory_parity"};
+/// What a file may leave out, and what it then is: parameters that are younger than the first configurations.
+struct Default {
+  std::string_view name;
+  int (*value)(const MachineConfig& others);
+};
+constexpr Default kDefaults[] = {
+    {"second_lanes", [](const MachineConfig& m) { return std::max(1, m.batch * m.block_out / 4); }},
+    {"row_lanes", [](const MachineConfig&) { return 0; }},
+    {"memory_parity", [](const MachineConfig&) { return 0; }},
+};
 // What to_toml leaves out at 0: no program depends on it, and the text of a machine without it stays what it was.
 constexpr std::string_view kSilentAtZero[] = {"memory_parity"};
 
@@ -177,12 +185,16 @@ MachineConfig parse_config(std::string_view text, const std::string& source) {
   if (!name) fail(source + ": name is missing or not a string");
   config.name = *name;
   for (const ConfigKey& key : kKeys) {
-    if (!table.contains(key.name) && std::ranges::find(kMayBeAbsent, key.name) != std::end(kMayBeAbsent)) continue;
     const auto value = table[key.name].value_exact<int64_t>();
-    if (!value)
-      fail(source + ": " + std::string(key.name) +
-           " is missing or not an integer; a configuration sets every parameter");
-    key.set(config, *value);
+    const auto* absent = std::ranges::find(kDefaults, key.name, &Default::name);
+    if (value) {
+      key.set(config, *value);
+    } else if (!table.contains(key.name) && absent != std::end(kDefaults)) {
+      key.set(config, absent->value(config));
+    } else {
+      fail(source + ": " + std::string(key.name) + " is " + (table.contains(key.name) ? "not an integer" : "missing") +
+           "; a configuration sets every parameter but second_lanes, row_lanes and memory_parity, which have defaults");
+    }
   }
   validate(config);
   return config;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A machine's parameters. Enters: a shipped configuration's name or a TOML file. Leaves: a checked MachineConfig with
 // the sizes that follow from it. Every parameter must be set and none may be unknown, so that a configuration says all
-// of itself.
+// of itself; those that are younger than the first configurations have defaults, so that old files open.
 #pragma once
 
 #include <cstdint>
@@ -101,7 +101,8 @@ std::span<const ShippedConfig> shipped_configs();
 /// bursts 1..256; memory_parity 0..1.
 void validate(const MachineConfig& config);
 
-/// Parses TOML text; `source` names it in errors. Throws Error kInvalidArgument.
+/// Parses TOML text; `source` names it in errors. What may be missing: second_lanes (a quarter of batch * block_out, at
+/// least 1), row_lanes (0: no rows) and memory_parity (0: none). Throws Error kInvalidArgument.
 MachineConfig parse_config(std::string_view toml, const std::string& source);
 
 /// Reads a .toml file. Throws Error kIo or kInvalidArgument.

@@ -70,10 +70,12 @@ TEST(Config, Refusals) {
   EXPECT_EQ(message(replaced("block_in = 8", "block_in = 12")),
             "configuration npu64: block_in = 12 must be a power of two");
   EXPECT_EQ(message(replaced("batch = 1", "batch = 0")), "configuration npu64: batch = 0 must be in 1..64");
-  EXPECT_EQ(message(replaced("batch = 1", "")),
-            "c.toml: batch is missing or not an integer; a configuration sets every parameter");
-  EXPECT_EQ(message(replaced("batch = 1", "batch = \"1\"")),
-            "c.toml: batch is missing or not an integer; a configuration sets every parameter");
+  const std::string all =
+      "; a configuration sets every parameter but second_lanes, row_lanes and memory_parity, which have defaults";
+  EXPECT_EQ(message(replaced("batch = 1", "")), "c.toml: batch is missing" + all);
+  EXPECT_EQ(message(replaced("batch = 1", "batch = \"1\"")), "c.toml: batch is not an integer" + all);
+  EXPECT_EQ(message(replaced("second_lanes = 2", "second_lanes = true")),
+            "c.toml: second_lanes is not an integer" + all);
   EXPECT_EQ(message(replaced("batch = 1", "batch = 99999999999")),
             "configuration: batch = 99999999999 is out of range");
 }
@@ -83,6 +85,23 @@ TEST(Config, AMachineNeedNotSayWhatItDoesNotHave) {
   const size_t begin = toml.find("row_lanes");
   toml.erase(begin, toml.find('\n', begin) - begin);
   EXPECT_EQ(parse_config(toml, "c.toml"), find_config("npu64"));
+}
+
+// The forms that configurations had: without lanes of the second operation, then without rows, then without parity.
+TEST(Config, FilesOfEarlierForms) {
+  const std::string first =
+      "name = \"machine\"\nbatch = 1\nblock_in = 16\nblock_out = 16\ninp_bytes = 32768\nwgt_bytes = 262144\n"
+      "acc_bytes = 131072\nout_bytes = 32768\nparam_bytes = 16384\ntable_count = 16\naxi_bytes = 8\nload_queue = 16\n"
+      "gemm_queue = 16\nalu_queue = 16\nstore_queue = 16\nreads_in_flight = 32\nwrites_in_flight = 16\n";
+  MachineConfig expected = find_config("npu256");
+  expected.name = "machine";
+  EXPECT_EQ(expected.second_lanes, 4);
+  for (const char* more : {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n"}) {
+    EXPECT_EQ(parse_config(first + more, "c.toml"), expected) << more;
+  }
+  std::string narrow = first;
+  narrow.replace(narrow.find("block_out = 16"), 14, "block_out = 4");
+  EXPECT_EQ(parse_config(narrow, "c.toml").second_lanes, 1);
 }
 
 TEST(Config, RefusesSizes) {

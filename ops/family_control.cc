@@ -72,19 +72,28 @@ void infer_if(InferContext& c) {
   const auto then_branch = c.node.get_subgraph("then_branch"), else_branch = c.node.get_subgraph("else_branch");
   require_count(c.node, then_branch->output_count(), c.outputs.size(), "results of then_branch");
   require_count(c.node, else_branch->output_count(), c.outputs.size(), "results of else_branch");
-  if (condition.constant && condition.constant->size() == 1) {
-    // The branch taken gives the types. The other one may make no sense for the shapes that led here, and is never run.
-    const bool taken = condition.constant->at_int64(0) != 0;
+  // A branch may make no sense for the shapes that led here: then the other one gives the types, and it fails if it is
+  // ever taken.
+  std::exception_ptr refusal;
+  const auto types = [&](const Subgraph& branch) -> std::optional<std::vector<TypeInfo>> {
     try {
-      (taken ? else_branch : then_branch)->infer({});
+      return branch.infer({});
     } catch (const Error&) {
+      if (!refusal) refusal = std::current_exception();
+      return std::nullopt;
     }
+  };
+  if (condition.constant && condition.constant->size() == 1) {
+    const bool taken = condition.constant->at_int64(0) != 0;
+    types(*(taken ? else_branch : then_branch));
     c.outputs = (taken ? then_branch : else_branch)->infer({});
     return;
   }
-  const std::vector<TypeInfo> a = then_branch->infer({}), b = else_branch->infer({});
+  const auto a = types(*then_branch), b = types(*else_branch);
+  if (!a && !b) std::rethrow_exception(refusal);
   for (size_t i = 0; i < c.outputs.size(); ++i)
-    c.outputs[i] = cover_types(c.node, a.at(i), b.at(i), "result " + std::to_string(i));
+    c.outputs[i] =
+        a && b ? cover_types(c.node, a->at(i), b->at(i), "result " + std::to_string(i)) : (a ? *a : *b).at(i);
 }
 
 void evaluate_if(EvalContext& c) {
@@ -422,6 +431,13 @@ void evaluate_scan_8(EvalContext& c) {
   for (size_t i = 0; i < all.size(); ++i) c.outputs[i] = stack(c.node, all[i], 0, TypeInfo{});
 }
 
+// ----------------------------------------------------------------------------------------------------- Refuse
+
+/// Stands in the place of a branch that cannot run with the shapes that lead to it.
+void evaluate_refuse(EvalContext& c) {
+  throw Error(ErrorCode::kInvalidModel, c.node.get_string("message", "a branch cannot run with these shapes"));
+}
+
 /// Bodies check what reaches them, so evaluation does not infer first.
 void add_control(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, EvalFunction evaluate,
                  std::set<std::string> attributes, int min_outputs) {
@@ -447,6 +463,15 @@ void register_control(Registry& r) {
     add_control(r, "Loop", version, {version < 11 ? 3 : 2, -1}, infer_loop, evaluate_loop, {"body"},
                 version < 11 ? 1 : 0);
   }
+  r.add({.domain = "ai.tessera",
+         .name = "Refuse",
+         .since_version = 1,
+         .max_outputs = -1,
+         .deterministic = false,
+         .infer = [](InferContext&) {},
+         .evaluate = evaluate_refuse,
+         .attributes = {"message"},
+         .checks_itself = true});
   add_control(r, "Scan", 8, {2, -1}, infer_scan_8, evaluate_scan_8, {"body", "directions", "num_scan_inputs"}, 1);
   for (int version : {9, 11, 16, 19, 21, 23, 24})
     add_control(r, "Scan", version, {1, -1}, infer_scan, evaluate_scan,

@@ -7,6 +7,12 @@
 
 namespace tessera::nn {
 
+/// What stands in a branch that cannot run, or null.
+static NodeOp refusal_in(mlir::Block& block) {
+  auto node = llvm::dyn_cast<NodeOp>(block.front());
+  return node && node.is("Refuse", "ai.tessera") ? node : NodeOp();
+}
+
 /// A region seen by the operator library while types are inferred.
 class InferredBody : public ops::Subgraph {
  public:
@@ -17,7 +23,20 @@ class InferredBody : public ops::Subgraph {
     throw Error(ErrorCode::kInternal, "a body cannot be evaluated during inference");
   }
   std::vector<ops::TypeInfo> infer(const std::vector<ops::TypeInfo>& inputs) const override {
+    inference_.refused_.erase(&region_);
+    try {
+      return infer_once(inputs);
+    } catch (const Error& error) {
+      inference_.refused_[&region_] = error.what();
+      throw;
+    }
+  }
+
+ private:
+  std::vector<ops::TypeInfo> infer_once(const std::vector<ops::TypeInfo>& inputs) const {
     mlir::Block& block = region_.front();
+    if (NodeOp refuse = refusal_in(block))
+      throw Error(ErrorCode::kInvalidModel, to_node(refuse).get_string("message", ""));
     if (inputs.size() != block.getNumArguments()) {
       throw Error(ErrorCode::kInvalidModel, "the subgraph has " + std::to_string(block.getNumArguments()) +
                                                 " inputs, the operator gives it " + std::to_string(inputs.size()));
@@ -34,7 +53,6 @@ class InferredBody : public ops::Subgraph {
     return results;
   }
 
- private:
   TypeInference& inference_;
   mlir::Region& region_;
 };
@@ -94,8 +112,31 @@ std::vector<ops::TypeInfo> TypeInference::visit_block(mlir::Block& block) {
   return results;
 }
 
+/// Bodies that have failed stand in branches that something else gives the types of: else the failure had come out.
+void TypeInference::put_refusals() {
+  for (const auto& [region, why] : refused_) {
+    auto parent = llvm::cast<NodeOp>(region->getParentOp());
+    const bool inside =
+        llvm::any_of(refused_, [&](const auto& other) { return other.first->isProperAncestor(region); });
+    if (inside || !parent.is("If") || refusal_in(region->front())) continue;
+    mlir::Block& block = region->front();
+    mlir::OpBuilder builder = mlir::OpBuilder::atBlockBegin(&block);
+    NodeOp refuse = create_op(builder, parent.getLoc(), "Refuse", "ai.tessera", 1, {}, {{"message", why}},
+                              parent->getResultTypes());
+    block.getTerminator()->setOperands(refuse->getResults());
+    region->walk([&](mlir::Operation* op) {
+      for (mlir::Value result : op->getResults()) known_.erase(result);
+    });
+    for (mlir::Operation& op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
+      if (&op != refuse.getOperation()) op.erase();
+    }
+  }
+  refused_.clear();
+}
+
 void TypeInference::run(mlir::func::FuncOp func) {
   visit_block(func.front());
+  put_refusals();
   llvm::SmallVector<mlir::Type> results(func.front().getTerminator()->getOperandTypes());
   func.setType(mlir::FunctionType::get(func.getContext(), func.front().getArgumentTypes(), results));
 }

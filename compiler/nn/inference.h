@@ -4,9 +4,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <unordered_map>
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include "compiler/nn/bridge.h"
@@ -16,7 +18,8 @@ namespace tessera::nn {
 class TypeInference {
  public:
   /// Infers every operation of `func` in order, sets result types, block argument types and the function's result
-  /// types. Throws Error (kInvalidModel, kDoesNotFit) naming the node.
+  /// types. A branch of an If that cannot run with these shapes gives way to an ai.tessera::Refuse, which says why if
+  /// it is ever taken. Throws Error (kInvalidModel, kDoesNotFit) naming the node.
   void run(mlir::func::FuncOp func);
   /// Infers one operation, its bodies included, and sets its result types.
   void visit(NodeOp op);
@@ -28,7 +31,10 @@ class TypeInference {
   friend class InferredBody;
   std::vector<ops::TypeInfo> visit_block(mlir::Block& block);
 
+  void put_refusals();
+
   llvm::DenseMap<mlir::Value, ops::TypeInfo> known_;
+  llvm::MapVector<mlir::Region*, std::string> refused_;  // bodies whose last inference failed, and why
 };
 
 /// A call to TypeInference::run with errors as diagnostics.

@@ -53,7 +53,7 @@ def parameters(name):
         "OutDepth": c["out_bytes"] // (batch * block_out),
         "ParamDepth": c["param_bytes"] // (8 * block_out),
         "TableCount": c["table_count"],
-        "SecondLanes": c["second_lanes"],
+        "SecondLanes": c.get("second_lanes", max(1, batch * block_out // 4)),
         "RowLanes": c.get("row_lanes", 0),
         "AxiBytes": c["axi_bytes"],
         "LoadQueue": c["load_queue"],
