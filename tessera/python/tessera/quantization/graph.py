@@ -191,3 +191,11 @@ class Graph:
         """The node that alone reads the tensor; None if there is another, or the tensor leaves the graph."""
         readers = self.readers.get(name, [])
         return readers[0][0] if len(readers) == 1 and name not in self.held else None
+
+
+def drop_unread(model):
+    """Removes constants that neither a node nor a body reads and that are no output."""
+    graph = Graph(model)
+    kept = [t for t in model.graph.initializer if t.name in graph.readers or t.name in graph.held]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)

@@ -23,6 +23,7 @@ from .graph import (
     Graph,
     attribute,
     bodies,
+    drop_unread,
     graphs_of,
     is_onnx,
     name_apart,
@@ -495,13 +496,6 @@ def sums_to_adds(model):
     model.graph.node.extend(nodes)
 
 
-def drop_unused(model):
-    graph = Graph(model)
-    kept = [t for t in model.graph.initializer if t.name in graph.readers or t.name in graph.held]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-
-
 def name_nodes(model):
     seen = set()
     for graph in graphs_of(model.graph):
@@ -573,7 +567,7 @@ def spelled(model, products):
         ("lengths of rows", lengths_to_normalisations),
         ("guards", without_guards),
         ("masks", lambda model: masks_to_sums(model, Graph(model), _Constants(model))),
-        ("unused constants", drop_unused),
+        ("unused constants", drop_unread),
         ("names of nodes", name_nodes),
         ("operators", lambda model: refuse_unfit(model, products)),
         ("shapes", shaped),

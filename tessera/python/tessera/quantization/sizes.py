@@ -14,9 +14,13 @@ import operator
 import time
 
 import numpy as np
+from onnx import TensorProto, numpy_helper
 
+from .data import random_values
 from .errors import argument
 from .graph import graphs_of
+from .measure import session
+from .steps import first_line
 
 BATCH = ("batch", "n", "b", "bs", "num_images")  # names of a first dimension, whatever else it could be
 PICTURES = ((224, 224), (320, 320), (48, 320), (640, 640), (32, 320), (32, 128), (64, 64), (96, 96), (256, 256))
@@ -25,6 +29,7 @@ LENGTHS = (128, 16, 64, 32, 512, 256, 96, 1, 2, 8, 100, 80, 76, 160, 400, 480, 5
 SOUNDS = (16000, 512, 576, 1280, 8000, 24000, 32000, 48000, 43844, 1600, 4096, 1024, 128, 256, 64, 1536, 2048)
 MOST = 4096  # of a dimension that nothing says to be a sound
 OWN = 24  # sizes out of the model's constants
+ELEMENTS = 1 << 24  # of an input
 SECONDS = 40.0  # of trying
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
 OPERATORS[ast.Div] = operator.floordiv
@@ -90,13 +95,11 @@ class _Symbols:
 def _own_sizes(model):
     """Sizes that stand in the model: extents and integers of its constants, the most frequent first; and the sides of
     squares whose patches they may count."""
-    from onnx import numpy_helper
-
     counts = collections.Counter()
     for graph in graphs_of(model.graph):
         for tensor in graph.initializer:
             counts.update(d for d in tensor.dims if 1 < d <= MOST)
-            if tensor.data_type == 7 and 0 < math.prod(tensor.dims) <= 8:
+            if tensor.data_type == TensorProto.INT64 and 0 < math.prod(tensor.dims) <= 8:
                 counts.update(int(v) for v in numpy_helper.to_array(tensor).reshape(-1) if 1 < v <= MOST)
     found = [size for size, _ in counts.most_common(OWN)]
     found += [
@@ -159,45 +162,34 @@ def _candidates(model, symbols):
         yield dict.fromkeys(rest, 16) | dict.fromkeys(base, size)
 
 
-def find(model, ports, feed_of, *, seconds=SECONDS, clock=time.monotonic):
-    """{input: shape} with which the model runs, of inputs with dynamic dimensions. feed_of: of {input: shape}, a feed.
-    Errors: tessera.Error where none of the sizes that are tried does."""
-    from .measure import session
-
-    symbols = _Symbols(model, ports)
+def find(model, ports, *, seed=0, seconds=SECONDS, clock=time.monotonic):
+    """{input: shape} with which the model runs, of all its inputs. Errors: tessera.Error where none of the sizes that
+    are tried does."""
+    symbols, rng = _Symbols(model, ports), np.random.default_rng(seed)
     run, end, tried, causes = session(model, optimise=False), clock() + seconds, set(), collections.Counter()
     for sizes in _candidates(model, symbols):
         shapes = symbols.shapes(sizes)
         key = tuple((name, *shape) for name, shape in shapes.items())
-        if key in tried:
+        if key in tried or any(math.prod(shape) > ELEMENTS for shape in shapes.values()):
             continue
         if tried and clock() > end:
             break
         tried.add(key)
         try:
-            results = run.run(None, feed_of(shapes))
+            results = run.run(None, {port.name: random_values(rng, port.dtype, shapes[port.name]) for port in ports})
         except Exception as e:  # whatever the runtime says: these sizes do not serve
-            causes[str(e).split("Status Message: ")[-1].strip().splitlines()[0]] += 1
+            causes[first_line(e)] += 1
             continue
         if all(getattr(value, "size", 1) for value in results) or len(tried) > len(LENGTHS):
-            return {port.name: shapes[port.name] for port in ports if None in port.dims}
+            return shapes
         causes["an output holds nothing"] += 1
     names = ", ".join(symbols.free)
+    cause = causes.most_common(1)[0][0] if causes else "they are too large"
     raise argument(
-        f"the model ran with none of {len(tried)} sizes tried for its dynamic dimensions ({names}): "
-        f"{causes.most_common(1)[0][0]}; give --shape INPUT=D0,D1,..., or samples"
+        f"the float model ran with none of {len(tried)} sizes that were tried for its dynamic dimensions ({names}): "
+        f"{cause}; give --shape INPUT=D0,D1,..., or samples"
     )
 
 
 def text_of(shapes):
-    return ", ".join(f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items())
-
-
-def random_feed(rng, ports, shapes):
-    """A feed of values from 0 to 1; whole numbers are 0 or 1."""
-    feed = {}
-    for port in ports:
-        shape = shapes.get(port.name) or [1 if d is None else d for d in port.dims]
-        drawn = rng.random(shape) if port.dtype.kind not in "iu" else rng.integers(0, 2, shape)
-        feed[port.name] = np.asarray(drawn).astype(port.dtype)
-    return feed
+    return " ".join(f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items())

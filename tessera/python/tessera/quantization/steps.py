@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What quantisation is at, for errors. In: steps, which name themselves by `with step("...")` or `@step("...")`, and an
+"""What quantisation is at, for errors. In: steps, which name themselves by `with step("...")` or `begin("...")`, and an
 exception that nobody has foreseen. Out: one tessera.Error that names the step and the node or layer.
 
 The node is found in the traceback: functions of this package that work on one hold it in a variable, so that nothing
 has to be noted while all goes well."""
 
 import contextlib
+import contextvars
+import functools
 import re
 
 import _tessera
@@ -16,16 +18,37 @@ from .errors import error
 TAKEN = ("unit", "node", "product", "made", "target")  # names of variables that hold a node, or a unit of nodes
 
 
+_now = contextvars.ContextVar("step", default="quantising")
+
+
+def begin(name):
+    """The step `name` begins; it ends with the next one, or with the `step` around it."""
+    _now.set(name)
+
+
 @contextlib.contextmanager
 def step(name):
-    """Names the step in which an exception is raised: the innermost one counts."""
-    try:
-        yield
-    except Exception as e:
-        if not hasattr(e, "tessera_step"):
-            with contextlib.suppress(AttributeError):
-                e.tessera_step = name
-        raise
+    """Names the step that the body is. Where an exception leaves it, the innermost name stays for `one_line`."""
+    before = _now.get()
+    _now.set(name)
+    yield
+    _now.set(before)
+
+
+def one_line(function):
+    """A function of which every exception is one tessera.Error; its cause has the traceback."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments, **options):
+        _now.set("quantising")
+        try:
+            return function(*arguments, **options)
+        except _tessera.Error:
+            raise
+        except Exception as e:
+            raise as_error(e) from e
+
+    return wrapped
 
 
 def _node_of(value):
@@ -45,24 +68,25 @@ def place_of(exception):
     return found
 
 
-def _first_line(exception):
+def first_line(exception):
+    """What an exception says, without what runtimes put around it."""
     # Runtimes put the file and line of their own source, or the status, in front.
     text = str(exception).split("Status Message: ")[-1].strip()
     return re.sub(r"^/\S+:\d+ ", "", text.splitlines()[0]) if text else ""
 
 
-def as_error(exception, step_name="quantising"):
-    """The tessera.Error that an exception becomes; one that is such an error already stays."""
+def as_error(exception):
+    """The tessera.Error that an exception becomes; one that is such an error stays."""
     if isinstance(exception, _tessera.Error):
         return exception
     if isinstance(exception, MemoryError):
         return error("does_not_fit", "the host has not enough memory for this model")
-    if isinstance(exception, OSError) and exception.filename is not None:
+    if isinstance(exception, OSError):
         return error("io", str(exception))
-    node, name = place_of(exception), getattr(exception, "tessera_step", step_name)
+    node = place_of(exception)
     where = f", node '{node.name or next(iter(node.output), '')}' ({node.op_type})" if node is not None else ""
-    cause = f"{type(exception).__name__}: {_first_line(exception)}".removesuffix(": ")
+    cause = f"{type(exception).__name__}: {first_line(exception)}".removesuffix(": ")
     out = "--debug shows where"
     if node is not None and node.name:
         out = f"--keep-float '{node.name}' may leave it out, --debug shows where"
-    return error("internal", f"{name}{where}: {cause}; {out}")
+    return error("internal", f"{_now.get()}{where}: {cause}; {out}")
