@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tessera.quantization import measure, place, rounding
+from tessera.quantization import measure, rounding
 from tessera.quantization.data import Data
 from tessera.quantization.quantise import METADATA, Quantization
 
@@ -20,6 +20,7 @@ import tessera
 from tests.oracle import oracle
 from tests.system import float_models
 from tests.system.conftest import BUILD, ROOT
+from tests.system.quantised_parts import exact_part
 
 HAVE_NNCF = importlib.util.find_spec("nncf") is not None
 HAVE_PILLOW = importlib.util.find_spec("PIL") is not None
@@ -30,27 +31,6 @@ LEAST_DECIBELS = 25
 
 def as_float32(feeds):
     return [{name: value.astype(np.float32) for name, value in feed.items()} for feed in feeds]
-
-
-def exact_part(model):
-    """The model up to where float operators begin to compute: its outputs are the dequantised tensors that they read,
-    and those outputs of the model that no float operator has touched. None if there are none."""
-    model = onnx.ModelProto.FromString(model.SerializeToString())
-    on_cpu = place.place(model).cpu
-    touched, ends = set(), []
-    made = {name: node for node in model.graph.node for name in node.output}
-    for node in model.graph.node:
-        pairs = node.op_type in ("QuantizeLinear", "DequantizeLinear")
-        if not pairs and node.name in on_cpu:
-            ends += [name for name in node.input if name in made and name not in touched]
-            touched |= set(node.output)
-        elif touched & set(node.input):
-            touched |= set(node.output)
-    ends += [value.name for value in model.graph.output if value.name not in touched]
-    ends = [name for name in dict.fromkeys(ends) if made[name].op_type == "DequantizeLinear"]
-    del model.graph.output[:]
-    model.graph.output.extend(onnx.helper.make_tensor_value_info(name, 1, None) for name in ends)
-    return model if ends else None
 
 
 def compare(model, feed, config, equal):

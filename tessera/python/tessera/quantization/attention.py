@@ -11,7 +11,7 @@ import math
 import numpy as np
 from onnx import TensorProto, helper
 
-from .graph import attribute, is_onnx
+from .graph import attribute, is_onnx, unique
 
 HIDDEN = -1000.0  # what is added to scores that are not to be seen is below this
 MARGIN = 8.0  # exp(-8) is a third of a thousandth
@@ -44,7 +44,7 @@ def _hiding(graph, node):
 def masks_to_sums(model, graph, add_constant):
     """Where(seen, scores, number) in front of a softmax becomes scores + Where(seen, 0, number): the softmax of both is
     the same, as the number hides everything. Where(hidden, number, scores) likewise. add_constant: of (name, array),
-    returns the name."""
+    returns the name that it gave the constant; its `taken` are the model's names."""
     nodes = []
     for node in model.graph.node:
         hiding = _hiding(graph, node)
@@ -56,11 +56,13 @@ def masks_to_sums(model, graph, add_constant):
         lowest = np.float32(np.maximum(hidden, np.finfo(np.float32).min))
         mask = f"{node.output[0]}/mask"
         if condition is not None:
-            add_constant(mask, np.where(condition == seen, np.float32(0), lowest))
+            mask = add_constant(mask, np.where(condition == seen, np.float32(0), lowest))
         else:
             operands = [add_constant(f"{mask}/seen", np.float32(0)), add_constant(f"{mask}/hidden", lowest)]
             inputs = [node.input[0], *(operands if seen else operands[::-1])]
-            nodes.append(helper.make_node("Where", inputs, [mask], f"{node.name}/mask"))
+            mask = unique(mask, add_constant.taken)
+            named = unique(f"{node.name or node.output[0]}/mask", add_constant.taken)
+            nodes.append(helper.make_node("Where", inputs, [mask], named))
         nodes.append(helper.make_node("Add", [scores, mask], list(node.output), node.name))
     del model.graph.node[:]
     model.graph.node.extend(nodes)

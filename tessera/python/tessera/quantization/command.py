@@ -5,6 +5,7 @@ table to standard output, and an error is one line, as the other commands write 
 import argparse
 import json
 import sys
+import traceback
 import warnings
 
 import _tessera
@@ -12,6 +13,7 @@ import _tessera
 from ..shapes import shapes_of
 from .engines import ENGINES, METHODS
 from .errors import argument
+from .steps import as_error
 
 LONGEST = 40
 
@@ -46,6 +48,7 @@ def parser():
     add("--bytes", action="append", default=[], metavar="PATTERN", help="inputs and outputs that are uint8; repeatable")
     add("--report", metavar="FILE", help="measure every layer: table on standard output, JSON to FILE")
     add("--part-of-run", action="store_true", help=argparse.SUPPRESS)  # of `tessera run --calibrate`
+    add("--debug", action="store_true", help="show the traceback of an error that names no cause of its own")
     add("-q", "--quiet", action="store_true", help="print nothing but errors")
     return made
 
@@ -183,12 +186,13 @@ def main(words=None):
         onnxruntime.set_default_logger_severity(4)
         run(arguments)
         return 0
-    except _tessera.Error as e:
-        code, text = getattr(e, "code", "internal"), str(e)
-    except MemoryError:
-        code, text = "does_not_fit", "the host has not enough memory for this model"
-    except OSError as e:
-        code, text = "io", str(e)
+    except KeyboardInterrupt:
+        code, text = "cancelled", "interrupted"
+    except Exception as e:
+        told = as_error(e)
+        code, text = getattr(told, "code", "internal"), str(told)
+        if arguments.debug:
+            traceback.print_exc()
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
     sys.stderr.write(f"tessera: error ({code}): {text}\n")

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from .graph import Graph, attribute, is_onnx, opset_of
+from .graph import Graph, attribute, is_onnx, names_of, opset_of
 
 DOMAIN = "com.microsoft"
 HIDDEN = -10000.0  # what is added to the score of a position that is not to be seen
@@ -27,7 +27,7 @@ class Writer:
 
     def __init__(self, model):
         self.graph, self.nodes, self.count = model.graph, [], 0
-        self.taken = {t.name for t in model.graph.initializer} | {n for d in model.graph.node for n in d.output}
+        self.taken = names_of(model)
 
     def begin(self, name):
         self.name, self.nodes = name, []

@@ -15,6 +15,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .errors import argument, error
+from .graph import extent_of
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
@@ -40,7 +41,7 @@ def ports_of(model):
         if value.name in constants:
             continue
         kind = value.type.tensor_type
-        dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+        dims = [extent_of(d) for d in kind.shape.dim]
         ports.append(Port(value.name, dims, helper.tensor_dtype_to_np_dtype(kind.elem_type)))
     return ports
 
@@ -342,18 +343,20 @@ def from_tensors(folder, ports):
     )
 
 
+def random_values(rng, dtype, shape):
+    """Values from 0 to 1; whole numbers are 0 or 1."""
+    return np.asarray(rng.integers(0, 2, shape) if dtype.kind in "iu" else rng.random(shape)).astype(dtype)
+
+
 def from_random(ports, seed, samples):
     """Uniform values from 0 to 1, the same for the same seed. Synthetic: an accuracy on them says nothing."""
 
     def feeds():
         rng = np.random.default_rng(seed)
         for _ in range(samples):
-            feed = {}
-            for port in ports:
-                shape = [1 if d is None else d for d in port.dims]
-                integers = port.dtype.kind in "iu"
-                feed[port.name] = (rng.integers(0, 2, shape) if integers else rng.random(shape)).astype(port.dtype)
-            yield feed
+            yield {
+                port.name: random_values(rng, port.dtype, [1 if d is None else d for d in port.dims]) for port in ports
+            }
 
     return Data(feeds, f"random values (seed {seed})", synthetic=True, size=samples)
 

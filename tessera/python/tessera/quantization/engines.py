@@ -24,7 +24,7 @@ import onnx
 from onnx import numpy_helper
 
 from .errors import argument, error
-from .graph import Graph, is_onnx
+from .graph import Graph, bodies, drop_unread, is_onnx, rename
 from .measure import Statistics
 
 ENGINES = ("nncf", "onnxruntime")
@@ -191,33 +191,35 @@ def strip(quantised):
     range of each activation that was quantised."""
     model = copy.deepcopy(quantised)
     graph = Graph(model)
-    rename, ranges, constants = {}, {}, {}
+    renamed, ranges, constants = {}, {}, {}
     kept = []
     for node in model.graph.node:
         if is_onnx(node, "QuantizeLinear"):
             scale, zero = graph.array(node.input[1]), graph.array(node.input[2])
-            rename[node.output[0]] = node.input[0]
+            renamed[node.output[0]] = node.input[0]
             if scale.size == 1:
                 info = np.iinfo(zero.dtype)
                 step, z = float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0])
                 ranges.setdefault(node.input[0], ((info.min - z) * step, (info.max - z) * step))
         elif is_onnx(node, "DequantizeLinear"):
-            source = rename.get(node.input[0], node.input[0])
+            source = renamed.get(node.input[0], node.input[0])
             if source in graph.constants:
                 constants[node.output[0]] = _dequantised(graph, node)
             else:
-                rename[node.output[0]] = source
+                renamed[node.output[0]] = source
         else:
             kept.append(node)
 
     def final(name):
-        while name in rename:
-            name = rename[name]
+        while name in renamed:
+            name = renamed[name]
         return name
 
     for node in kept:
         for index, name in enumerate(node.input):
             node.input[index] = final(name)
+        for body in bodies(node):
+            rename(body, {name: final(name) for name in renamed})
     for name, array in constants.items():
         model.graph.initializer.append(numpy_helper.from_array(array, name))
     outputs = {value.name: final(value.name) for value in model.graph.output}
@@ -234,10 +236,7 @@ def strip(quantised):
                 ranges[name] = ranges[source]
     del model.graph.node[:], model.graph.value_info[:]
     model.graph.node.extend(kept)
-    read = {name for node in kept for name in node.input}
-    initializers = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(initializers)
+    drop_unread(model)
     return model, ranges
 
 

@@ -12,10 +12,9 @@ ranges from data."""
 import copy
 
 import numpy as np
-import onnx
 from onnx import numpy_helper
 
-from .graph import Graph, attribute, is_onnx
+from .graph import Graph, attribute, drop_unread, is_onnx, names_of, unique
 from .plan import Plan
 
 LEAST_FACTOR = 1 / 64
@@ -101,11 +100,9 @@ class _Weights:
         self.arrays[key] = (node, array * chosen.reshape(chosen.shape + (1,) * (array.ndim - 2)))
 
     def store(self):
+        taken = names_of(self.model)
         for (name, index), (node, array) in self.arrays.items():
-            constant = f"{name}/equalised{index}"
+            constant = unique(f"{name}/equalised{index}", taken)
             self.model.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), constant))
             node.input[index] = constant
-        read = {name for node in self.model.graph.node for name in node.input}
-        kept = [tensor for tensor in self.model.graph.initializer if tensor.name in read]
-        del self.model.graph.initializer[:]
-        self.model.graph.initializer.extend(kept)
+        drop_unread(self.model)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A view of an ONNX graph: who makes a tensor, who reads it, what it is. The model behind it stays an ordinary
-ModelProto; a view does not follow later changes of it."""
+ModelProto; a view does not follow later changes of it. Beside it stands what keeps a graph valid: names that mean one
+tensor each, also across the bodies of If, Loop and Scan, and nodes behind those whose results they read."""
+
+import copy
+import heapq
 
 import numpy as np
 from onnx import TensorProto, numpy_helper
@@ -24,15 +28,122 @@ def is_onnx(node, *types):
     return node.domain in ("", "ai.onnx") and node.op_type in types
 
 
+def bodies(node):
+    """The graphs inside an If, Loop or Scan."""
+    return [body for entry in node.attribute for body in ([entry.g] if entry.HasField("g") else entry.graphs)]
+
+
+def graphs_of(graph):
+    """The graph and all graphs inside its nodes."""
+    yield graph
+    for node in graph.node:
+        for body in bodies(node):
+            yield from graphs_of(body)
+
+
 def outer_reads(node):
     """Names that the bodies of If, Loop and Scan read (some of them may be their own)."""
     names = set()
-    for entry in node.attribute:
-        for body in [entry.g] if entry.HasField("g") else list(entry.graphs):
-            for inner in body.node:
-                names |= set(inner.input) | outer_reads(inner)
-            names |= {value.name for value in body.output}
+    for body in bodies(node):
+        for inner in body.node:
+            names |= set(inner.input) | outer_reads(inner)
+        names |= {value.name for value in body.output}
     return names
+
+
+def defined(graph):
+    """Names of the tensors that the graph itself makes, takes or holds."""
+    names = [value.name for value in graph.input] + [tensor.name for tensor in graph.initializer]
+    names += [tensor.values.name for tensor in graph.sparse_initializer]
+    return dict.fromkeys(names + [name for node in graph.node for name in node.output if name])
+
+
+def names_of(model):
+    """Every name of a tensor or node, also those inside of nodes: a new one must be none of them."""
+    names = set()
+    for graph in graphs_of(model.graph):
+        names |= set(defined(graph)) | {value.name for value in graph.output}
+        for node in graph.node:
+            names |= {node.name, *node.input}
+    return names
+
+
+def unique(wanted, taken):
+    """`wanted`, or it with a number that makes it new; `taken` learns it."""
+    name, k = wanted, 1
+    while name in taken:
+        k += 1
+        name = f"{wanted}.{k}"
+    taken.add(name)
+    return name
+
+
+def rename(graph, names):
+    """Gives tensors of the graph other names, also where bodies read them: `names` from old to new."""
+    if not names:
+        return
+    for tensor in graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    for value in [*graph.input, *graph.output, *graph.value_info]:
+        value.name = names.get(value.name, value.name)
+    for tensor in graph.sparse_initializer:
+        tensor.values.name = names.get(tensor.values.name, tensor.values.name)
+    for node in graph.node:
+        for operands in (node.input, node.output):
+            for index, name in enumerate(operands):
+                operands[index] = names.get(name, name)
+        for body in bodies(node):
+            own = defined(body)
+            rename(body, {old: new for old, new in names.items() if old not in own})
+
+
+def name_apart(model):
+    """Tensors of bodies get names that no other graph of the model uses, so that a name means one tensor wherever it
+    stands."""
+    taken, seen = names_of(model), set(defined(model.graph))
+
+    def inside(graph):
+        for node in graph.node:
+            for body in bodies(node):
+                own = defined(body)
+                rename(body, {name: unique(name, taken) for name in own if name in seen})
+                seen.update(defined(body))
+                inside(body)
+
+    inside(model.graph)
+
+
+def sort_nodes(graph):
+    """Puts nodes behind those whose results they or their bodies read, and leaves the order as it is otherwise. Returns
+    whether that was possible: not where nodes wait for each other."""
+    nodes = list(graph.node)
+    maker = {name: k for k, node in enumerate(nodes) for name in node.output if name}
+    waits = [{maker[n] for n in {*node.input, *outer_reads(node)} if n in maker} - {k} for k, node in enumerate(nodes)]
+    if any(k < other for k, others in enumerate(waits) for other in others):
+        readers = {}
+        for k, others in enumerate(waits):
+            for other in others:
+                readers.setdefault(other, []).append(k)
+        ready, order = [k for k, others in enumerate(waits) if not others], []
+        heapq.heapify(ready)
+        while ready:
+            order.append(heapq.heappop(ready))
+            for k in readers.get(order[-1], ()):
+                waits[k].discard(order[-1])
+                if not waits[k]:
+                    heapq.heappush(ready, k)
+        if len(order) != len(nodes):
+            return False
+        ordered = [copy.deepcopy(nodes[k]) for k in order]
+        del graph.node[:]
+        graph.node.extend(ordered)
+    sorted_inside = [sort_nodes(body) for node in graph.node for body in bodies(node)]
+    return all(sorted_inside)
+
+
+def extent_of(dim):
+    """A dimension's extent; None where it is dynamic (some exporters write 0 or -1 for that)."""
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
 
 
 class Graph:
@@ -61,7 +172,7 @@ class Graph:
             kind = value.type.tensor_type
             self.types[value.name] = kind.elem_type
             if kind.HasField("shape"):
-                self.shapes[value.name] = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+                self.shapes[value.name] = [extent_of(dim) for dim in kind.shape.dim]
         for name, tensor in self.constants.items():
             self.types[name], self.shapes[name] = tensor.data_type, list(tensor.dims)
 
@@ -80,3 +191,11 @@ class Graph:
         """The node that alone reads the tensor; None if there is another, or the tensor leaves the graph."""
         readers = self.readers.get(name, [])
         return readers[0][0] if len(readers) == 1 and name not in self.held else None
+
+
+def drop_unread(model):
+    """Removes constants that neither a node nor a body reads and that are no output."""
+    graph = Graph(model)
+    kept = [t for t in model.graph.initializer if t.name in graph.readers or t.name in graph.held]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)

@@ -5,12 +5,14 @@ the seconds that are left, if the rest goes at the speed so far."""
 
 import time
 
+from . import steps
+
 
 class Meter:
-    def __init__(self, show, steps, clock=time.monotonic):
-        """show: a function of (what, share from 0 to 1, seconds left or None), or None. steps: name -> expected time, in
-        any unit, in order."""
-        self.show, self.steps, self.clock = show, dict(steps), clock
+    def __init__(self, show, expected, clock=time.monotonic):
+        """show: a function of (what, share from 0 to 1, seconds left or None), or None. expected: name -> time, in any
+        unit, in order."""
+        self.show, self.steps, self.clock = show, dict(expected), clock
         self.start, self.what, self.share = clock(), None, 0.0
 
     def add(self, what, expected):
@@ -21,6 +23,7 @@ class Meter:
     def begin(self, what):
         """The step `what` begins; those before it are over, also the ones that were not needed."""
         self.what = what
+        steps.begin(what)
         self.at(0)
 
     def at(self, done, total=None):

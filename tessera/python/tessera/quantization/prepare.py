@@ -3,7 +3,7 @@
 24. Out: a float32 model of opset 13 or later with constants folded, batch norms gone, shapes inferred, and a name for
 each node. Method: ONNX's version converter, ONNX Runtime's basic optimiser (which folds constants, batch norms, scales
 and pads into convolutions), and here what those leave: other precisions, old attributes, batch norms, factors of
-Gemm."""
+Gemm. Each step leaves a valid graph: names mean one tensor each, nodes stand behind those whose results they read."""
 
 import copy
 import os
@@ -19,8 +19,22 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 from .attention import masks_to_sums
 from .contrib import spell_out, weights_to_float
 from .errors import argument, error, model_error
-from .graph import Graph, attribute, is_onnx, opset_of
+from .graph import (
+    Graph,
+    attribute,
+    bodies,
+    drop_unread,
+    graphs_of,
+    is_onnx,
+    name_apart,
+    names_of,
+    opset_of,
+    rename,
+    sort_nodes,
+    unique,
+)
 from .spellings import einsums_to_products, lengths_to_normalisations, without_guards
+from .steps import step
 
 LEAST_OPSET = 13  # of scales for each channel
 MOST_OPSET = 22  # beyond it ONNX Runtime has no kernel of QuantizeLinear
@@ -58,7 +72,7 @@ def inlined(model):
 
 def refuse_unfit(model, products):
     """Errors for what cannot be quantised: a model that is quantised already, one without products."""
-    for node in model.graph.node:
+    for node in (node for graph in graphs_of(model.graph) for node in graph.node):
         if node.op_type in QUANTISED or node.op_type.startswith("QLinear") or node.op_type == "DynamicQuantizeLinear":
             raise argument(
                 f"node '{node.name or node.output[0]}' ({node.op_type}): the model is quantised already; compile it as "
@@ -75,8 +89,9 @@ def refuse_unfit(model, products):
 
 
 def _as_single(tensor):
-    name = tensor.name
-    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), name))
+    array, most = numpy_helper.to_array(tensor).astype(np.float64), np.finfo(np.float32).max
+    array = np.where(np.isfinite(array), np.clip(array, -most, most), array)  # the lowest double is no infinity
+    tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float32).reshape(tuple(tensor.dims)), tensor.name))
 
 
 def single_precision(model):
@@ -88,31 +103,50 @@ def single_precision(model):
         for tensor in graph.initializer:
             if tensor.data_type in others:
                 _as_single(tensor)
+        for tensor in graph.sparse_initializer:
+            if tensor.values.data_type in others:
+                _as_single(tensor.values)
         for value in [*graph.input, *graph.output, *graph.value_info]:
-            if value.type.tensor_type.elem_type in others:
-                value.type.tensor_type.elem_type = TensorProto.FLOAT
+            change_type(value.type)
         for node in graph.node:
             for entry in node.attribute:
-                if node.op_type == "Cast" and entry.name == "to" and entry.i in others:
+                if entry.name in ("to", "dtype", "output_datatype", "stash_type") and entry.i in others:
                     entry.i = TensorProto.FLOAT
-                if entry.HasField("t") and entry.t.data_type in others:
-                    _as_single(entry.t)
-                for body in [entry.g] if entry.HasField("g") else list(entry.graphs):
-                    change_graph(body)
+                for tensor in [entry.t] if entry.HasField("t") else list(entry.tensors):
+                    if tensor.data_type in others:
+                        _as_single(tensor)
+                if entry.HasField("sparse_tensor") and entry.sparse_tensor.values.data_type in others:
+                    _as_single(entry.sparse_tensor.values)
 
-    change_graph(model.graph)
+    def change_type(kind):
+        """Of a tensor, or of what a sequence or an optional value holds."""
+        which = kind.WhichOneof("value")
+        if which == "tensor_type" and kind.tensor_type.elem_type in others:
+            kind.tensor_type.elem_type = TensorProto.FLOAT
+        elif which in ("sequence_type", "optional_type"):
+            change_type(getattr(kind, which).elem_type)
+
+    for graph in graphs_of(model.graph):
+        change_graph(graph)
 
 
 # --- opsets
 # -------------------------------------------------------------------------------------------------------------
 
 
-def _constant(graph, name, array):
-    graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
-    return name
+class _Constants:
+    """New constants of a model, with names of their own."""
+
+    def __init__(self, model):
+        self.graph, self.taken = model.graph, names_of(model)
+
+    def __call__(self, wanted, array):
+        name = unique(wanted, self.taken)
+        self.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
 
 
-def _attribute_to_input(graph, node, name, position, dtype):
+def _attribute_to_input(constant, node, name, position, dtype):
     """An attribute of an old opset becomes operand `position`."""
     value = attribute(node, name)
     if value is None:
@@ -120,7 +154,7 @@ def _attribute_to_input(graph, node, name, position, dtype):
     while len(node.input) < position:
         node.input.append("")
     if len(node.input) == position:
-        node.input.append(_constant(graph, f"{node.output[0]}/{name}", np.array(value, dtype)))
+        node.input.append(constant(f"{node.output[0]}/{name}", np.array(value, dtype)))
     kept = [entry for entry in node.attribute if entry.name != name]
     del node.attribute[:]
     node.attribute.extend(kept)
@@ -129,14 +163,24 @@ def _attribute_to_input(graph, node, name, position, dtype):
 def mend_old(model):
     """What the version converter refuses or leaves wrong in opsets 1 to 12, in the form that opset 13 has. The
     attributes that became operands are moved; attributes that no longer mean anything go."""
-    graph = model.graph
+    constant = _Constants(model)
+    for graph in graphs_of(model.graph):
+        _mend_nodes(graph, constant)
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            entry.version = LEAST_OPSET
+    for graph in graphs_of(model.graph):
+        _softmax_of_old(model, graph, constant)
+
+
+def _mend_nodes(graph, constant):
     for node in graph.node:
         if not is_onnx(node, node.op_type):
             continue
         kept = [e for e in node.attribute if e.name not in ("consumed_inputs", "is_test")]
         if is_onnx(node, "BatchNormalization"):
             kept = [e for e in kept if e.name != "spatial"]
-            del node.output[1:]
+            del node.output[1:]  # statistics of training, which no inference reads
         if is_onnx(node, "Gemm"):
             kept = [e for e in kept if e.name != "broadcast"]  # its bias spreads now as it did
         if is_onnx(node, "Dropout"):
@@ -147,17 +191,13 @@ def mend_old(model):
         if is_onnx(node, "MaxPool", "AveragePool") and attribute(node, "storage_order", 0) == 0:
             kept = [e for e in kept if e.name != "storage_order"]
         if is_onnx(node, "Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Greater", "Less", "Equal", "PRelu"):
-            kept = _broadcast_of_old(graph, node, kept)
+            kept = _broadcast_of_old(graph, node, kept, constant)
         del node.attribute[:]
         node.attribute.extend(kept)
-        _operands_of_old(graph, node)
-    for entry in model.opset_import:
-        if entry.domain in ("", "ai.onnx"):
-            entry.version = LEAST_OPSET
-    _softmax_of_old(model)
+        _operands_of_old(node, constant)
 
 
-def _broadcast_of_old(graph, node, kept):
+def _broadcast_of_old(graph, node, kept, constant):
     """`broadcast` and `axis` of opsets below 7: the constant operand gets the axes that today's rule wants."""
     axis = attribute(node, "axis")
     if axis is not None and len(node.input) == 2:
@@ -172,11 +212,11 @@ def _broadcast_of_old(graph, node, kept):
         rank = len(left.type.tensor_type.shape.dim)
         array = numpy_helper.to_array(right)
         array = array.reshape(array.shape + (1,) * (rank - (axis % rank) - array.ndim))
-        node.input[1] = _constant(graph, f"{node.output[0]}/operand", array)
+        node.input[1] = constant(f"{node.output[0]}/operand", array)
     return [e for e in kept if e.name not in ("axis", "broadcast")]
 
 
-def _operands_of_old(graph, node):
+def _operands_of_old(node, constant):
     moved = {
         "Reshape": [("shape", 1, np.int64)],
         "Clip": [("min", 1, np.float32), ("max", 2, np.float32)],
@@ -191,9 +231,7 @@ def _operands_of_old(graph, node):
     if is_onnx(node, "Upsample"):
         scales = attribute(node, "scales")
         mode = attribute(node, "mode", b"nearest").decode()
-        operand = (
-            node.input[1] if len(node.input) > 1 else _constant(graph, f"{node.output[0]}/scales", np.float32(scales))
-        )
+        operand = node.input[1] if len(node.input) > 1 else constant(f"{node.output[0]}/scales", np.float32(scales))
         source = node.input[0]
         del node.input[:], node.attribute[:]
         node.op_type = "Resize"
@@ -217,17 +255,17 @@ def _operands_of_old(graph, node):
         )
     elif is_onnx(node, *moved):
         for name, position, dtype in moved[node.op_type]:
-            _attribute_to_input(graph, node, name, position, dtype)
+            _attribute_to_input(constant, node, name, position, dtype)
 
 
-def _softmax_of_old(model):
+def _softmax_of_old(model, graph, constant):
     """Softmax below opset 13 flattens from its axis (default 1) on. On the last axis that is today's; else Flatten,
     Softmax and Reshape stand for it."""
     inferred = Graph(onnx.shape_inference.infer_shapes(model))
-    nodes = []
-    for node in model.graph.node:
+    nodes, name = [], lambda wanted: unique(wanted, constant.taken)
+    for node in graph.node:
         nodes.append(node)
-        if not is_onnx(node, "Softmax", "LogSoftmax"):
+        if not is_onnx(node, "Softmax", "LogSoftmax", "Hardmax"):
             continue
         shape = inferred.shapes.get(node.input[0])
         axis = attribute(node, "axis", 1)
@@ -238,13 +276,15 @@ def _softmax_of_old(model):
         source, result = node.input[0], node.output[0]
         node.attribute.append(helper.make_attribute("axis", -1))
         nodes.pop()
-        nodes.append(helper.make_node("Shape", [source], [f"{result}/shape"], f"{result}/shape"))
-        nodes.append(helper.make_node("Flatten", [source], [f"{result}/flat"], f"{result}/flatten", axis=axis))
-        node.input[0], node.output[0] = f"{result}/flat", f"{result}/softmax"
+        shape, flat, inner = (name(f"{result}/{what}") for what in ("shape", "flat", "softmax"))
+        nodes.append(helper.make_node("Shape", [source], [shape], name(f"{result}/Shape")))
+        nodes.append(helper.make_node("Flatten", [source], [flat], name(f"{result}/Flatten"), axis=axis))
+        node.input[0], node.output[0] = flat, inner
         nodes.append(node)
-        nodes.append(helper.make_node("Reshape", [f"{result}/softmax", f"{result}/shape"], [result], f"{result}/back"))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+        nodes.append(helper.make_node("Reshape", [inner, shape], [result], name(f"{result}/back")))
+    nodes = [copy.deepcopy(node) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def convert_opset(model):
@@ -255,7 +295,8 @@ def convert_opset(model):
     if opset_of(model) == 0:
         raise model_error("the model names no opset of ai.onnx; export it again with opset 13 or later")
     converted = None
-    if opset_of(model) >= 7:  # below, the converter takes broadcasting wrongly
+    # Below 7 the converter takes broadcasting wrongly, and it leaves the bodies of If, Loop and Scan as they are.
+    if opset_of(model) >= 7 and not any(bodies(node) for node in model.graph.node):
         try:
             # The converter wants initialisers among the inputs.
             converted = version_converter.convert_version(with_initialized_inputs(model), LEAST_OPSET)
@@ -279,7 +320,7 @@ def lower_opset(model):
     here too is only what types they take."""
     if opset_of(model) <= MOST_OPSET:
         return model
-    for node in model.graph.node:
+    for node in (node for graph in graphs_of(model.graph) for node in graph.node):
         known = node.domain not in ("", "ai.onnx") or onnx.defs.has(node.op_type, MOST_OPSET, "")
         attributes = onnx.defs.get_schema(node.op_type, MOST_OPSET, "").attributes if known and not node.domain else ()
         fresh = [entry.name for entry in node.attribute if not node.domain and entry.name not in attributes]
@@ -346,6 +387,9 @@ def fold(model):
     del folded.opset_import[:]
     folded.opset_import.extend(entries)
     rename_made_constants(folded, {tensor.name for tensor in model.graph.initializer})
+    # It writes nodes of bodies in an order of its own, and may give a body's constants a name that exists.
+    name_apart(folded)
+    sort_nodes(folded.graph)
     return folded
 
 
@@ -353,15 +397,13 @@ def rename_made_constants(model, known):
     """Constants of ONNX Runtime's own get other names: some of its fusions give each the same one, and then refuse a
     model that holds it already."""
     kept = {*known, *(value.name for value in model.graph.output)}  # an output may be a constant
-    renamed = {t.name: f"{t.name}/folded" for t in model.graph.initializer if t.name not in kept}
-    for tensor in model.graph.initializer:
-        tensor.name = renamed.get(tensor.name, tensor.name)
-    for node in model.graph.node:
-        for index, name in enumerate(node.input):
-            node.input[index] = renamed.get(name, name)
+    taken = names_of(model)
+    rename(
+        model.graph, {t.name: unique(f"{t.name}/folded", taken) for t in model.graph.initializer if t.name not in kept}
+    )
 
 
-def _into_convolution(model, graph, node, factor, offset):
+def _into_convolution(constant, graph, node, factor, offset):
     """Takes a batch norm into the convolution in front of it: true if there is one with constant operands that nothing
     else reads."""
     source = node.input[0]
@@ -375,7 +417,7 @@ def _into_convolution(model, graph, node, factor, offset):
         return False
     scaled = weights * factor.reshape((-1,) + (1,) * (weights.ndim - 1))
     operands = [("folded_weights", scaled), ("folded_bias", bias * factor + offset)]
-    names = [_constant(model.graph, f"{node.output[0]}/{n}", v.astype(np.float32)) for n, v in operands]
+    names = [constant(f"{node.output[0]}/{n}", v.astype(np.float32)) for n, v in operands]
     del made.input[1:]
     made.input.extend(names)
     made.output[0] = node.output[0]
@@ -386,7 +428,7 @@ def batch_norms_to_convolutions(model):
     """A batch norm goes into the convolution in front of it where ONNX Runtime has left it (it knows the newest opsets
     late). One that stands alone becomes a depthwise 1x1 convolution, whose products the NPU computes exactly.
     Only where the rank is known to be 3 or 4."""
-    graph = Graph(model)
+    graph, constant = Graph(model), _Constants(model)
     taken = []
     for node in model.graph.node:
         if not is_onnx(node, "BatchNormalization") or len(node.output) > 1:
@@ -399,15 +441,13 @@ def batch_norms_to_convolutions(model):
         factor = scale / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
         weights = factor.astype(np.float32).reshape((-1, 1) + (1,) * (len(shape) - 2))
         offset = (bias - mean * factor).astype(np.float32)
-        if _into_convolution(model, graph, node, factor, offset):
+        if _into_convolution(constant, graph, node, factor, offset):
             taken.append(node)
             continue
         name = node.output[0]
         del node.input[1:], node.attribute[:]
         node.op_type = "Conv"
-        node.input.extend(
-            [_constant(model.graph, f"{name}/weights", weights), _constant(model.graph, f"{name}/bias", offset)]
-        )
+        node.input.extend([constant(f"{name}/weights", weights), constant(f"{name}/bias", offset)])
         node.attribute.append(helper.make_attribute("group", len(scale)))
     for node in taken:
         model.graph.node.remove(node)
@@ -415,7 +455,7 @@ def batch_norms_to_convolutions(model):
 
 def plain_gemms(model):
     """alpha, beta and a transposed constant of Gemm go into its constants."""
-    graph = Graph(model)
+    graph, constant = Graph(model), _Constants(model)
     for node in model.graph.node:
         if not is_onnx(node, "Gemm"):
             continue
@@ -426,7 +466,7 @@ def plain_gemms(model):
             array = graph.array(node.input[index])
             if array is None:
                 continue
-            node.input[index] = _constant(model.graph, f"{node.output[0]}/{name}", (array * np.float32(factor)))
+            node.input[index] = constant(f"{node.output[0]}/{name}", (array * np.float32(factor)))
             kept = [entry for entry in node.attribute if entry.name != name]
             del node.attribute[:]
             node.attribute.extend(kept)
@@ -436,19 +476,19 @@ def plain_gemms(model):
             if bias is not None and weights is not None:
                 width = weights[0 if attribute(node, "transB", 0) else 1]
                 if bias.size in (1, width) and bias.shape != (width,):
-                    node.input[2] = _constant(
-                        model.graph, f"{node.output[0]}/bias", np.broadcast_to(bias.reshape(-1), (width,)).copy()
-                    )
+                    wide = np.broadcast_to(bias.reshape(-1), (width,)).copy()
+                    node.input[2] = constant(f"{node.output[0]}/bias", wide)
 
 
 def sums_to_adds(model):
-    nodes = []
+    nodes, taken = [], names_of(model)
     for node in model.graph.node:
         if is_onnx(node, "Sum") and len(node.input) > 1:
             left, result = node.input[0], node.output[0]
             for k, right in enumerate(node.input[1:], 1):
-                out = result if k == len(node.input) - 1 else f"{result}/sum{k}"
-                nodes.append(helper.make_node("Add", [left, right], [out], f"{node.name or result}/add{k}"))
+                out = result if k == len(node.input) - 1 else unique(f"{result}/sum{k}", taken)
+                named = unique(f"{node.name or result}/add{k}", taken)
+                nodes.append(helper.make_node("Add", [left, right], [out], named))
                 left = out
         else:
             nodes.append(node)
@@ -456,52 +496,83 @@ def sums_to_adds(model):
     model.graph.node.extend(nodes)
 
 
-def drop_unused(model):
-    graph = Graph(model)
-    kept = [t for t in model.graph.initializer if t.name in graph.readers or t.name in graph.held]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-
-
 def name_nodes(model):
     seen = set()
-    for node in model.graph.node:
-        name = node.name or next((o for o in node.output if o), node.op_type)
-        unique, k = name, 1
-        while unique in seen:
-            k += 1
-            unique = f"{name}#{k}"
-        seen.add(unique)
-        node.name = unique
+    for graph in graphs_of(model.graph):
+        for node in graph.node:
+            name = node.name or next((o for o in node.output if o), node.op_type)
+            named, k = name, 1
+            while named in seen:
+                k += 1
+                named = f"{name}#{k}"
+            seen.add(named)
+            node.name = named
+
+
+WATCH = None  # a function of (step's name, model) that tests set: it sees the model behind each step
+
+
+def _through(model, steps):
+    """The model behind all steps: pairs of a name and a function that changes a model, or gives another one."""
+    for name, change in steps:
+        with step(f"preparing ({name})"):
+            changed = change(model)
+            model = model if changed is None else changed
+            if WATCH is not None:
+                WATCH(name, model)
+    return model
+
+
+def ordered(model):
+    """Names mean one tensor each, and nodes stand behind those whose results they read."""
+    name_apart(model)
+    if not sort_nodes(model.graph):
+        raise model_error("nodes of the model wait for each other's results; export it again")
+
+
+def shaped(model):
+    """The model with the shapes of its tensors, as far as they follow from its inputs'."""
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
 def standard(model, products):
     """The model in float32, without functions of its own, of an opset that the rest works on. products: names of the
     operators whose products the NPU computes."""
-    model = without_repeated_outputs(inlined(load(model)))
-    weights_to_float(model)
-    refuse_unfit(model, products)
-    single_precision(model)
-    return lower_opset(convert_opset(model))
+    steps = (
+        ("functions, names and order", lambda model: ordered(without_repeated_outputs(inlined(model)))),
+        ("weights in blocks", weights_to_float),
+        ("operators", lambda model: refuse_unfit(model, products)),
+        ("precision", single_precision),
+        ("opset", convert_opset),
+        ("newest opsets", lower_opset),
+    )
+    return _through(load(model), steps)
+
+
+def _spell_out(model):
+    for sentence in spell_out(model):
+        warnings.warn(sentence, stacklevel=4)
 
 
 def spelled(model, products):
     """The rest of `prepare`, of a model that is `standard`. Changes it."""
-    for sentence in spell_out(model):
-        warnings.warn(sentence, stacklevel=2)
-    model = fold(model)
-    sums_to_adds(model)
-    plain_gemms(model)
-    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    batch_norms_to_convolutions(model)
-    einsums_to_products(model)
-    lengths_to_normalisations(model)
-    without_guards(model)
-    masks_to_sums(model, Graph(model), lambda name, array: _constant(model.graph, name, array))
-    drop_unused(model)
-    name_nodes(model)
-    refuse_unfit(model, products)
-    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    steps = (
+        ("operators of exporters", _spell_out),
+        ("folding", fold),
+        ("sums", sums_to_adds),
+        ("Gemm", plain_gemms),
+        ("shapes", shaped),
+        ("batch norms", batch_norms_to_convolutions),
+        ("Einsum", einsums_to_products),
+        ("lengths of rows", lengths_to_normalisations),
+        ("guards", without_guards),
+        ("masks", lambda model: masks_to_sums(model, Graph(model), _Constants(model))),
+        ("unused constants", drop_unread),
+        ("names of nodes", name_nodes),
+        ("operators", lambda model: refuse_unfit(model, products)),
+        ("shapes", shaped),
+    )
+    return _through(model, steps)
 
 
 def prepare(model, products):

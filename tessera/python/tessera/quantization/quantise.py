@@ -14,13 +14,14 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import byte_io, caches, engines, equalise, measure, place, ranges, rounding, split, tables, write
+from . import byte_io, caches, engines, equalise, measure, place, ranges, rounding, sizes, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
 from .graph import Graph
 from .meter import Meter
 from .plan import Plan
 from .prepare import spelled, standard
+from .steps import begin, one_line, step
 
 METADATA = "tessera.quantization"
 MOVES = ("movement", "embedding")  # units that cost little wherever they run
@@ -89,8 +90,8 @@ def candidate(calibrated, options, float_nodes):
 
 
 def settle_with_compiler(calibrated, options, float_nodes):
-    """The candidate of which all quantised units run on the NPU, those that only move bytes aside. Its `left` tells what
-    is float, and why."""
+    """The candidate of which all quantised units run on the NPU, those that only move bytes aside. Its `left` tells
+    what is float, and why."""
     float_nodes = dict(float_nodes)
     for _ in range(TURNS):
         state = candidate(calibrated, options, float_nodes)
@@ -177,6 +178,7 @@ class Quantization:
 
     def _take_model(self, model, calibrate, products, samples):
         """The model to work on, and its samples. Caches of a fixed length become pasts that grow, if they may."""
+        begin("reading the model")
         model, shapes = standard(model, products), self.options.shapes
         found = caches.find(model)
         if found is None:
@@ -196,14 +198,30 @@ class Quantization:
             self.model, self.data = fix_shapes(spelled(model, products), shapes), data
 
     def _read(self, source, ports, samples):
+        begin("reading the samples")
         return open_data(source, ports, preprocess=self.preprocess, seed=self.seed, samples=samples)
 
     def open(self, source, samples):
         """The samples of a source for the model."""
         ports = ports_of(self.model)
         if self.caches is None:
-            return self._read(source, ports, samples)
+            return self._read(source, self._sized(ports) if source_is_random(source) else ports, samples)
         return self.caches.cut_data(self._read(source, self.caches.ports(ports), samples))
+
+    def _sized(self, ports):
+        """The inputs with a size for each dynamic dimension, with which the float model runs."""
+        if all(None not in port.dims for port in ports):
+            return ports
+        with step("looking for sizes of dynamic dimensions"):
+            shapes = sizes.find(self.model, ports, seed=self.seed)
+        if any(shapes[port.name][k] != 1 for port in ports for k, d in enumerate(port.dims) if d is None):
+            chosen = {port.name: shapes[port.name] for port in ports if None in port.dims}
+            warnings.warn(
+                f"sizes of dynamic dimensions were chosen, with which the float model runs: {sizes.text_of(chosen)}; "
+                "--shape or samples give others",
+                stacklevel=6,
+            )
+        return [dataclasses.replace(port, dims=shapes[port.name]) for port in ports]
 
     def run(self, keep_float=()):
         options = self.options
@@ -555,6 +573,10 @@ def _finite(value):
     return None if value is None or not math.isfinite(value) else round(float(value), 2)
 
 
+def source_is_random(source):
+    return isinstance(source, str) and source == "random"
+
+
 @dataclasses.dataclass
 class Quantized:
     """model: the quantised ModelProto. report: a dict (empty unless asked for). float_model: what it is compared
@@ -570,6 +592,7 @@ class Quantized:
         onnx.save(self.model, os.fspath(path))
 
 
+@one_line
 def quantize(
     model,
     calibrate,
@@ -626,6 +649,7 @@ def quantize(
     work.run(keep)
     if max_drop is not None:
         work.limit_drop(score, float(max_drop))
+    begin("writing the model")
     made = work.finish([bytes] if isinstance(bytes, str) else bytes)
     told = work.report() if report else {}
     if score is not None:

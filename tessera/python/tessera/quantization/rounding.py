@@ -17,7 +17,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from . import measure
-from .graph import attribute, is_onnx
+from .graph import attribute, drop_unread, is_onnx
 from .write import channel_axis
 
 DRAWN = 512  # places of one tensor and sample, at most
@@ -278,10 +278,7 @@ class Rounding:
                 if progress:
                     progress(len(scales), total)
         self.seen = count
-        read = {name for node in model.graph.node for name in node.input} | self.state.plan.graph.held
-        kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
-        del model.graph.initializer[:]
-        model.graph.initializer.extend(kept)
+        drop_unread(model)
         return model, scales
 
     def _replace(self, model, layer, nodes):

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from .graph import Graph, attribute, is_onnx, opset_of, outer_reads
+from .graph import Graph, attribute, is_onnx, names_of, opset_of, outer_reads, unique
 
 
 class _Rewriter:
@@ -16,15 +16,10 @@ class _Rewriter:
 
     def __init__(self, model):
         self.graph, self.model, self.nodes = Graph(model), model, []
-        self.taken = set(self.graph.producer) | set(self.graph.inputs) | set(self.graph.constants)
+        self.taken = names_of(model)
 
     def name(self, wanted):
-        unique, k = wanted, 1
-        while unique in self.taken:
-            k += 1
-            unique = f"{wanted}.{k}"
-        self.taken.add(unique)
-        return unique
+        return unique(wanted, self.taken)
 
     def constant(self, name, array):
         name = self.name(name)

@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from .graph import attribute, is_onnx
+from .graph import attribute, drop_unread, is_onnx
 from .plan import Plan
 
 MOST_PARTS = 4
@@ -309,11 +309,9 @@ def split(model, names, place):
         else:
             nodes.append(node)
     kept = [copy.deepcopy(node) for node in nodes]
-    read = {name for node in kept for name in node.input}
-    constants = [copy.deepcopy(tensor) for tensor in graph.initializer if tensor.name in read]
-    del graph.node[:], graph.value_info[:], graph.initializer[:]
+    del graph.node[:], graph.value_info[:]
     graph.node.extend(kept)
-    graph.initializer.extend(constants)
+    drop_unread(model)
     return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 

@@ -11,7 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from . import attention
-from .graph import attribute, is_onnx
+from .graph import attribute, is_onnx, names_of, unique
 from .ranges import parameters_of
 
 
@@ -53,7 +53,7 @@ class Writer:
         self.per_channel, self.power_of_two = per_channel, power_of_two
         self.model = copy.deepcopy(plan.graph.model)
         self.nodes, self.initializers, self.done = [], {}, set()
-        self.taken = set(plan.graph.producer) | set(plan.graph.inputs) | set(plan.graph.constants)
+        self.taken = names_of(plan.graph.model)
         self.renamed = {}  # tensor -> the name of its float value before quantisation
         self.pairs = {}  # tensor -> names of the quantised tensor, its scale and its zero point
         self.weights = {}  # unit's name -> scales of its weights
@@ -84,12 +84,7 @@ class Writer:
     # --- tensors
 
     def _fresh(self, name):
-        unique, k = name, 1
-        while unique in self.taken:
-            k += 1
-            unique = f"{name}.{k}"
-        self.taken.add(unique)
-        return unique
+        return unique(name, self.taken)
 
     def _constant(self, name, array):
         name = self._fresh(name)
