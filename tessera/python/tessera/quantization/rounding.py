@@ -6,7 +6,8 @@ the rest of the mean error, and the scales of that grid.
 The columns of a layer's weights are rounded one after the other, and each takes up what the errors of those before it
 have done to the sums, as far as the layer's inputs move together (their covariance): Frantar et al., GPTQ (2022), after
 Hassibi and Stork, Optimal Brain Surgeon (1993), in the form of Chee et al., QuIP (2023), which factors the covariance
-itself and inverts nothing. Inputs are those of the float model. Means and covariances are sums over the data, so memory
+itself and inverts nothing. Inputs are those of the float model. The mean error has two parts: that of the weights, and
+that of the operand, whose small channels are all rounded to one side. Means and covariances are sums over the data, so memory
 does not grow with it; of a large tensor some places are drawn."""
 
 import copy
@@ -16,7 +17,7 @@ import math
 import numpy as np
 from onnx import numpy_helper
 
-from . import measure
+from . import measure, tables
 from .graph import attribute, drop_unread, is_onnx
 from .write import channel_axis
 
@@ -41,6 +42,8 @@ class Layer:
     sums: np.ndarray = None  # of the differences from it: [groups, columns]
     squares: np.ndarray = None  # [groups, columns, columns]
     count: int = 0
+    drift: np.ndarray = None  # of the operand's channels by its own rounding: sums
+    drifted: int = 0  # values of each channel in them
 
     @property
     def weights(self):
@@ -124,6 +127,34 @@ def pads_of(node, sizes, kernel, strides, dilations):
     return fronts + ends
 
 
+class Rounded:
+    """Tensors of the float model as the quantised one would have them, were all before them exact: a product's result
+    in its steps, and what a chain of elementwise operators makes of those, in its own."""
+
+    def __init__(self, state, names):
+        self.parameters, self.tables = state.parameters, {}
+        for name in names:
+            unit = state.plan.unit_of.get(name)
+            if unit is None or unit.kind != "elementwise" or not unit.quantised or unit.output != name:
+                continue
+            given = self.parameters.get(unit.inputs[0])
+            if given is not None and unit.inputs[0] in state.plan.unit_of:
+                results = tables.function_of(state.plan, unit)((np.arange(256) - given.zero) * np.float64(given.scale))
+                self.tables[name] = unit.inputs[0], given, self._steps(name, results)
+
+    def _steps(self, name, value):
+        given = self.parameters[name]
+        steps = np.clip(np.rint(value / np.float32(given.scale)), -given.zero, 255 - given.zero)
+        return (steps * np.float32(given.scale)).astype(np.float32)
+
+    def of(self, name, value, values):
+        if name in self.tables and self.tables[name][0] in values:
+            source, given, table = self.tables[name]
+            steps = np.rint(values[source] / np.float32(given.scale)) + given.zero
+            return table[np.clip(np.nan_to_num(steps), 0, 255).astype(np.uint8)].reshape(value.shape)
+        return self._steps(name, value)
+
+
 def collect(state, layers, feeds, count, seed=0):
     """Adds what the feeds say of the layers' operands. count: of the samples that there will be in all."""
     rng = np.random.default_rng(seed)
@@ -131,9 +162,20 @@ def collect(state, layers, feeds, count, seed=0):
     for layer in layers:
         readers.setdefault(layer.source, []).append(layer)
     weights = {layer.unit.name: graph.array(layer.unit.node.input[1]) for layer in layers}
-    for _, values in measure.observed_runs(graph.model, list(readers), feeds):
+    rounded = Rounded(state, readers)
+    names = [n for name in readers for n in [*(rounded.tables[name][:1] if name in rounded.tables else ()), name]]
+    for _, values in measure.observed_runs(graph.model, list(dict.fromkeys(names)), feeds):
         for name, value in values.items():
+            if name not in readers or not value.size:
+                continue
+            axis = 1 if is_onnx(readers[name][0].unit.node, "Conv") else value.ndim - 1
+            error = rounded.of(name, value, values) - value
+            error = error.sum(tuple(a for a in range(value.ndim) if a != axis), dtype=np.float64)
             for layer in readers[name]:
+                if layer.drift is None:
+                    layer.drift = np.zeros(len(error))
+                layer.drift += error
+                layer.drifted += value.size // len(error)
                 most = min(DRAWN, math.ceil(max(LEAST_ROWS, ROWS * layer.columns) / max(1, count)))
                 found = columns_of(layer.unit.node, value, weights[layer.unit.name], rng, most)
                 if len(found):
@@ -217,7 +259,12 @@ def round_layer(layer, array, scale, centred):
     if rounded is None:
         rounded = np.clip(np.rint(weights / scales[..., None]), -127, 127)
     made = rounded * scales[..., None]
-    shift = np.einsum("gok,gk->go", weights - made, mean).reshape(-1)
+    shift = np.einsum("gok,gk->go", weights - made, mean)
+    if layer.drifted and np.all(np.isfinite(layer.drift)):
+        drift = (layer.drift / layer.drifted).reshape(layer.groups, -1)
+        each = made.reshape(*made.shape[:2], drift.shape[1], -1).sum(3)  # over the taps of a channel
+        shift -= np.einsum("goc,gc->go", each, drift)
+    shift = shift.reshape(-1)
     return back(made).astype(np.float32), shift.astype(np.float32), why
 
 
@@ -267,8 +314,8 @@ class Rounding:
             alone = len(self.batches) == 1
             if not alone:
                 for layer in batch:
-                    layer.middle = layer.sums = layer.squares = None
-                    layer.count = 0
+                    layer.middle = layer.sums = layer.squares = layer.drift = None
+                    layer.count = layer.drifted = 0
             fresh = data.limited(count)
             collect(self.state, batch, fresh.behind(self.seen) if alone and self.seen else fresh, count, self.seen)
             for layer in batch:
