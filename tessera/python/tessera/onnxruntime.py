@@ -11,8 +11,9 @@ or, for a program that imports onnxruntime itself, before or after this:
 
 Each session is still made by ONNX Runtime, which gives metadata, options, profiling and errors. Of the session's
 methods those that run the model are replaced. What Tessera does not serve ONNX Runtime runs, and a line on standard
-error says so once for each session and cause. Names that are not defined here are those of onnxruntime. install() changes the
-classes of onnxruntime in place: so isinstance, subclasses, pickling by reference and names imported before hold."""
+error says so once for each session and cause. Names that are not defined here are those of onnxruntime. install()
+changes the classes of onnxruntime in place: so isinstance, subclasses, pickling by reference and names that were
+imported before hold."""
 
 import atexit
 import contextlib
