@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, quantize, explore, tune, serve, report, schedule, asm, disasm, info, keygen,
-// sign, board, doctor, completion. Every error is one line on standard error that names the node or file, the cause and
-// the way out; the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, app, quantize, explore, tune, serve, report, schedule, asm, disasm, info,
+// keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file, the
+// cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <cstdio>
 #include <iostream>
 #include <new>
@@ -26,6 +26,7 @@ using namespace tessera;
 
 // Commands that are modules of the Python package.
 constexpr std::pair<std::string_view, const char*> kInPython[] = {{"quantize", "tessera.quantization"},
+                                                                  {"app", "tessera.app"},
                                                                   {"explore", "tessera.exploration"},
                                                                   {"tune", "tessera.tuning"},
                                                                   {"serve", "tessera.serving"}};
@@ -46,6 +47,7 @@ const char* example_of(const std::string& command) {
       {"compile", "tessera compile model.onnx -o model.tsr --config npu256"},
       {"run", "tessera run model.onnx --device sysc --input image.npy --output result.npz --stats stats.json"},
       {"quantize", "tessera quantize model.onnx --calibrate images.npz -o model_int8.onnx"},
+      {"app", "tessera app --device sysc -- python program.py"},
       {"explore", "tessera explore space.toml --network model_int8.onnx -o front.json"},
       {"tune", "tessera tune model_int8.onnx --config npu256 --trials 100 --db tuned.db"},
       {"serve", "tessera serve --device sysc --listen 127.0.0.1:9190"},
@@ -141,6 +143,10 @@ int tessera::run_command_line(int argc, char** argv) {
   compiling(run);
 
   app.add_subcommand("quantize", "quantise a float ONNX model for the NPU; quantize --help lists its options")
+      ->prefix_command();
+  app.add_subcommand("app",
+                     "run a Python program that uses ONNX Runtime, with its sessions on the NPU; app --help lists its "
+                     "options")
       ->prefix_command();
   app.add_subcommand("explore",
                      "which machine to build: a space of machines times networks, the Pareto front; explore --help "
