@@ -127,9 +127,11 @@ void TypeInference::put_refusals() {
     region->walk([&](mlir::Operation* op) {
       for (mlir::Value result : op->getResults()) known_.erase(result);
     });
-    for (mlir::Operation& op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
-      if (&op != refuse.getOperation()) op.erase();
+    llvm::SmallVector<mlir::Operation*> rest;
+    for (mlir::Operation& op : block.without_terminator()) {
+      if (&op != refuse.getOperation()) rest.push_back(&op);
     }
+    for (mlir::Operation* op : llvm::reverse(rest)) op->erase();
   }
   refused_.clear();
 }
