@@ -56,7 +56,7 @@ def compile_one(build, name, config, folder):
     start = time.monotonic()
     pid = os.posix_spawn(
         str(build / "bin" / "tessera"),
-        ["tessera", "compile", str(source), "-o", str(target), "--config", config, "-q"],
+        ["tessera", "compile", str(source), "-o", str(target), "--config", config, "--cache", "off", "-q"],
         os.environ,
     )
     _, status, usage = os.wait4(pid, 0)

@@ -17,7 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "compiler/cpu/code_cache.h"
+#include "compiler/cpu/file_cache.h"
 #include "driver/registry.h"
 #include "isa/config.h"
 #include "ops/limits.h"
@@ -164,7 +164,7 @@ std::string doctor_report(bool as_json) {
   host(rows);
   devices(rows);
   machines(rows);
-  cache(rows, "machine code", cpu::CodeCache::default_folder().string());
+  cache(rows, "machine code", cpu::FileCache::default_folder().string());
   python(rows);
   if (!as_json) return table(rows);
   nlohmann::json out = {{"version", TESSERA_VERSION}, {"rows", nlohmann::json::array()}};

@@ -13,6 +13,7 @@
 #include "tessera/commands.h"
 #include "tessera/description.h"
 #include "tessera/feeds.h"
+#include "tessera/kept_programs.h"
 #include "tessera/message.h"
 #include "tessera/page.h"
 #include "tessera/quantise.h"
@@ -73,16 +74,17 @@ std::unique_ptr<QuantisedModel> quantised(const Arguments& a) {
 program::Artifact compiled(const Arguments& a) {
   const auto config = isa::find_config(a.config.empty() ? "npu256" : a.config);
   compiler::ImportOptions import = import_options(a);
-  compiler::Model model = compiler::Model::from_file(a.model, import);
-  const auto batches = compiler::batches_of_one(model);
+  compiler::CompileOptions options = session_options(a).compile;
+  KeptPrograms programs(a.model, true, options);
+  const auto batches = compiler::batches_of_one(programs.interface(import).inputs);
   for (const auto& [name, shape] : batches) {
     import.shapes[name] = shape;
     if (!a.quiet)
       std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",
                    name.c_str(), ops::to_string(shape).c_str());
   }
-  if (!batches.empty()) model = compiler::Model::from_file(a.model, import);
-  return model.compile(config, tuned_options(a, import));
+  if (!options.tuned.empty()) options = tuned_options(a, import);
+  return programs.compile(import, config, options).artifact;
 }
 
 /// What a session gives for the model, or the content of a file that a run has written.

@@ -83,7 +83,7 @@ class PredictedModel {
  public:
   PredictedModel(const std::string& bytes, const std::map<std::string, ops::Shape>& shapes)
       : model_(compiler::Model::from_bytes(bytes, given(shapes))) {
-    const auto batches = compiler::batches_of_one(model_);
+    const auto batches = compiler::batches_of_one(model_.inputs());
     if (batches.empty()) return;
     compiler::ImportOptions import = given(shapes);
     import.shapes.insert(batches.begin(), batches.end());

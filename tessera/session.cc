@@ -14,6 +14,7 @@
 #include "driver/registry.h"
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
+#include "tessera/kept_programs.h"
 #include "tessera/run_report.h"
 #include "tessera/statistics.h"
 #include "tessera/trace.h"
@@ -77,6 +78,7 @@ struct Session::State {
   isa::MachineConfig config;
   std::shared_ptr<driver::Device> device;
   std::shared_ptr<const program::Artifact> loaded;  // when opened from an artifact
+  std::optional<KeptPrograms> programs;             // of an ONNX model on a machine
   /// What a program is made for: shapes of dynamic inputs, and the initializers that are inputs.
   struct Given {
     std::map<std::string, ops::Shape> shapes;
@@ -152,12 +154,16 @@ struct Session::State {
     if (!from_file) bytes = std::move(content);
     config = isa::find_config(options.config.empty() ? "npu256" : options.config);
     open_device();  // a wrong device name fails before the model is read
-    auto model = std::make_unique<compiler::Model>(import({}));
-    inputs = model->inputs();
-    outputs = model->outputs();
-    overridable = model->overridable();
-    pasts = model->pasts();
-    if (options.compile.max_length > 0 && !reference()) growing = model->growing_inputs();
+    if (reference()) {
+      const compiler::Model model = import({});
+      inputs = model.inputs(), outputs = model.outputs(), overridable = model.overridable(), pasts = model.pasts();
+    } else {
+      programs.emplace(path.empty() ? bytes : path, from_file, options.compile);
+      Interface found = programs->interface(options.import);
+      inputs = std::move(found.inputs), outputs = std::move(found.outputs);
+      overridable = std::move(found.overridable), pasts = std::move(found.pasts);
+      if (options.compile.max_length > 0) growing = std::move(found.growing);
+    }
     const auto open = [&](const Port& port) {
       const auto axes = growing.find(port.name);
       const size_t growing_axes = axes == growing.end() ? 0 : axes->second.size();
@@ -169,7 +175,7 @@ struct Session::State {
     Given given;
     for (const Port& port : inputs)
       if (is_dynamic(port)) given.shapes[port.name] = key_of(port, port.shape);
-    prepare(given, std::move(model));
+    prepare(given);
   }
 
   compiler::CompileOptions compile_options(const Given& given) const {
@@ -180,16 +186,18 @@ struct Session::State {
     return own.compile;
   }
 
-  Entry& prepare(const Given& given, std::unique_ptr<compiler::Model> model) {
-    if (!model) model = std::make_unique<compiler::Model>(import(given));
+  Entry& prepare(const Given& given) {
     auto entry = std::make_unique<Entry>();
     entry->given = given;
     if (reference()) {
-      model->optimise({}, compiler::is_close(options.compile));
-      entry->model = std::move(model);
+      entry->model = std::make_unique<compiler::Model>(import(given));
+      entry->model->optimise({}, compiler::is_close(options.compile));
     } else {
-      auto artifact = std::make_shared<program::Artifact>(model->compile(config, compile_options(given)));
-      entry->close_candidates = model->close_candidates();
+      compiler::ImportOptions import = options.import;
+      given.add_to(import);
+      KeptProgram program = programs->compile(import, config, compile_options(given));
+      entry->close_candidates = program.close_candidates;
+      auto artifact = std::make_shared<program::Artifact>(std::move(program.artifact));
       entry->executor = std::make_unique<runtime::Executor>(std::move(artifact), device);
     }
     if (entries.size() >= kKeptExecutables) {
@@ -237,7 +245,7 @@ struct Session::State {
       entries.push_back(std::move(entry));
       return *entries.back();
     }
-    return prepare(given, nullptr);
+    return prepare(given);
   }
 };
 

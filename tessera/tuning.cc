@@ -59,7 +59,7 @@ Tuning::Tuning(const std::string& model, bool is_path, const SessionOptions& opt
     return is_path ? compiler::Model::from_file(model, import) : compiler::Model::from_bytes(model, import);
   };
   compiler::Model read = imported();
-  if (const auto batches = compiler::batches_of_one(read); !batches.empty()) {
+  if (const auto batches = compiler::batches_of_one(read.inputs()); !batches.empty()) {
     import.shapes.insert(batches.begin(), batches.end());
     read = imported();
   }

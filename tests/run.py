@@ -68,7 +68,7 @@ def main():
     options, extra = parser.parse_known_args()
 
     build = (ROOT / options.build).resolve()
-    env = dict(os.environ, TESSERA_BUILD=str(build))
+    env = dict(os.environ, TESSERA_BUILD=str(build), TESSERA_CACHE="off")  # programs are compiled, not found
     if options.random is not None:
         env["TESSERA_RANDOM"] = str(options.random)
     if options.seed is not None:

@@ -1,125 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file is the SHA-256 of the rest, the bitcode's length, the bitcode and the object. It is written under another name
-// and renamed. A file's time is that of its last use.
+// A file is the bitcode's length, the bitcode and the object.
 #include "compiler/cpu/code_cache.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
-#include <vector>
-
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SHA256.h"
 
 namespace tessera::cpu {
 
-namespace fs = std::filesystem;
-
-namespace {
-
-constexpr size_t kDigest = 32, kHeader = kDigest + sizeof(uint64_t);
-constexpr const char* kExtension = ".code";
-
-std::array<uint8_t, kDigest> digest(const char* data, size_t bytes) {
-  return llvm::SHA256::hash(llvm::ArrayRef(reinterpret_cast<const uint8_t*>(data), bytes));
-}
-
-}  // namespace
-
-CodeCache::CodeCache(fs::path folder, uint64_t most_bytes) : folder_(std::move(folder)), most_bytes_(most_bytes) {}
-
-fs::path CodeCache::default_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/') return fs::path(cache) / "tessera";
-  if (const char* home = std::getenv("HOME"); home && *home == '/') return fs::path(home) / ".cache" / "tessera";
-  return {};
-}
-
-std::string CodeCache::key(std::initializer_list<std::string_view> parts) {
-  llvm::SHA256 hash;
-  for (const std::string_view part : parts) {
-    hash.update(llvm::StringRef(std::to_string(part.size()) + ":"));
-    hash.update(llvm::StringRef(part.data(), part.size()));
-  }
-  return llvm::toHex(hash.final(), /*LowerCase=*/true);
-}
-
-bool CodeCache::usable() const {
-  struct stat about{};
-  if (folder_.empty() || lstat(folder_.c_str(), &about) != 0) return false;
-  return S_ISDIR(about.st_mode) && about.st_uid == geteuid() && (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
 std::optional<program::CpuModule> CodeCache::find(const std::string& key) const {
-  if (!usable()) return std::nullopt;
-  const fs::path path = folder_ / (key + kExtension);
-  std::ifstream in(path, std::ios::binary);
-  const std::string content{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (content.size() < kHeader) return std::nullopt;
-  const auto expected = digest(content.data() + kDigest, content.size() - kDigest);
-  if (std::memcmp(expected.data(), content.data(), kDigest) != 0) return std::nullopt;
+  const std::optional<std::string> content = files_.find(key);
   uint64_t bitcode = 0;
-  std::memcpy(&bitcode, content.data() + kDigest, sizeof bitcode);
-  if (bitcode > content.size() - kHeader) return std::nullopt;
-  std::error_code ignored;
-  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
+  if (!content || content->size() < sizeof bitcode) return std::nullopt;
+  std::memcpy(&bitcode, content->data(), sizeof bitcode);
+  if (bitcode > content->size() - sizeof bitcode) return std::nullopt;
   program::CpuModule module;
-  const auto split = content.begin() + static_cast<std::ptrdiff_t>(kHeader + bitcode);
-  module.bitcode.assign(content.begin() + static_cast<std::ptrdiff_t>(kHeader), split);
-  module.object.assign(split, content.end());
+  const auto begin = content->begin() + sizeof bitcode, split = begin + static_cast<std::ptrdiff_t>(bitcode);
+  module.bitcode.assign(begin, split);
+  module.object.assign(split, content->end());
   return module;
 }
 
 void CodeCache::keep(const std::string& key, const program::CpuModule& module) const {
-  if (folder_.empty()) return;
-  std::error_code problem;
-  fs::create_directories(folder_.parent_path(), problem);
-  mkdir(folder_.c_str(), S_IRWXU);
-  if (!usable()) return;
   const uint64_t bitcode = module.bitcode.size();
-  std::string body(reinterpret_cast<const char*>(&bitcode), sizeof bitcode);
-  body.append(module.bitcode.begin(), module.bitcode.end());
-  body.append(module.object.begin(), module.object.end());
-  const auto sum = digest(body.data(), body.size());
-  static std::atomic<int> writers{0};
-  const fs::path fresh = folder_ / (key + "." + std::to_string(getpid()) + "." + std::to_string(writers.fetch_add(1)));
-  std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
-  out.write(reinterpret_cast<const char*>(sum.data()), kDigest);
-  out.write(body.data(), static_cast<std::streamsize>(body.size()));
-  out.close();
-  if (out) fs::rename(fresh, folder_ / (key + kExtension), problem);
-  if (!out || problem) fs::remove(fresh, problem);
-  make_room();
-}
-
-void CodeCache::make_room() const {
-  struct File {
-    fs::file_time_type used;
-    uint64_t bytes;
-    fs::path path;
-  };
-  std::vector<File> files;
-  uint64_t bytes = 0;
-  std::error_code problem;
-  for (fs::directory_iterator it(folder_, problem), end; !problem && it != end; it.increment(problem)) {
-    std::error_code gone;  // by another process
-    const File file{it->last_write_time(gone), it->file_size(gone), it->path()};
-    if (gone) continue;
-    files.push_back(file);
-    bytes += file.bytes;
-  }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
-  for (const File& file : files) {
-    if (bytes <= most_bytes_) return;
-    fs::remove(file.path, problem);
-    bytes -= file.bytes;
-  }
+  std::string content(reinterpret_cast<const char*>(&bitcode), sizeof bitcode);
+  content.append(module.bitcode.begin(), module.bitcode.end());
+  content.append(module.object.begin(), module.object.end());
+  files_.keep(key, content);
 }
 
 }  // namespace tessera::cpu

@@ -35,8 +35,8 @@ TEST_F(CodeCacheTest, FindsWhatWasKept) {
 }
 
 TEST_F(CodeCacheTest, KeysTellTheirPartsApart) {
-  EXPECT_NE(CodeCache::key({"ab", "c"}), CodeCache::key({"a", "bc"}));
-  EXPECT_EQ(CodeCache::key({"ab", "c"}), CodeCache::key({"ab", "c"}));
+  EXPECT_NE(FileCache::key({"ab", "c"}), FileCache::key({"a", "bc"}));
+  EXPECT_EQ(FileCache::key({"ab", "c"}), FileCache::key({"ab", "c"}));
 }
 
 TEST_F(CodeCacheTest, ADamagedFileIsNotUsed) {

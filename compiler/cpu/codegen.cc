@@ -89,7 +89,7 @@ bool worth_fusing(mlir::OpOperand* operand) {
 class LlvmCodegen : public Codegen {
  public:
   LlvmCodegen(mlir::MLIRContext& context, bool cached) : context_(context) {
-    if (cached) cache_.emplace(CodeCache::default_folder());
+    if (cached) cache_.emplace(FileCache::default_folder());
     mlir::DialectRegistry registry;
     mlir::arith::registerBufferizableOpInterfaceExternalModels(registry);
     mlir::linalg::registerBufferizableOpInterfaceExternalModels(registry);

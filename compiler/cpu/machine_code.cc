@@ -275,7 +275,7 @@ program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<En
   }
   const std::vector<uint8_t> source = bitcode(*code);
   const std::string key =
-      CodeCache::key({kPasses, kPipeline, LLVM_VERSION_STRING, out.triple, out.cpu, out.features,
+      FileCache::key({kPasses, kPipeline, LLVM_VERSION_STRING, out.triple, out.cpu, out.features,
                       std::string_view(reinterpret_cast<const char*>(source.data()), source.size())});
   if (auto known = cache->find(key)) {
     out.object = std::move(known->object);

@@ -498,9 +498,9 @@ std::map<std::string, std::vector<std::string>> operator_names() {
           {"movements", {names.movements.begin(), names.movements.end()}}};
 }
 
-std::map<std::string, ops::Shape> batches_of_one(const Model& model) {
+std::map<std::string, ops::Shape> batches_of_one(const std::vector<Port>& inputs) {
   std::map<std::string, ops::Shape> shapes;
-  for (const Port& port : model.inputs()) {
+  for (const Port& port : inputs) {
     if (!port.ranked || port.shape.empty() || port.shape[0] >= 0) continue;
     if (std::any_of(port.shape.begin() + 1, port.shape.end(), [](int64_t d) { return d < 0; })) continue;
     shapes[port.name] = port.shape;

@@ -109,7 +109,7 @@ class Model {
 
 /// Shapes with 1 for the first dimension of inputs of which no other one is dynamic, by name: a batch that nobody has
 /// given is 1.
-std::map<std::string, ops::Shape> batches_of_one(const Model& model);
+std::map<std::string, ops::Shape> batches_of_one(const std::vector<Port>& inputs);
 
 /// The options of the NPU's code generator, also for a graph that is compiled or transformed alone.
 npu::Options npu_options(const CompileOptions& options);

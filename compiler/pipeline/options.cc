@@ -21,6 +21,10 @@ void for_each_option(Options& o, Visit&& visit) {
         0, 1);
   visit("cpu_cache", "cpu-cache",
         "False: machine code of the CPU is made anew, not taken from the user's cache or kept", o.cpu_cache, 0, 1);
+  visit("cache", "cache",
+        "Folder of compiled programs, which are found there by what they were made from; off: none; without a word "
+        "TESSERA_CACHE, or programs/ in the user's cache",
+        o.cache, 0, 0);
   visit("threads", "threads", "Threads that compute on the CPU; 0: one for each processor", o.threads, 0, 256);
   visit("chains", "chains", "False: every layer has a schedule of its own and ends before the next one begins",
         o.chains, 0, 1);

@@ -44,6 +44,7 @@ struct CompileOptions {
   std::string cost_model = "closed-form";
   std::string judge = "replay";
   std::string graph;
+  std::string cache;  // for sessions and commands (tessera/kept_programs.h)
   std::string tuned;  // for sessions and commands, which turn it into schedules; a Model does not look at it
   std::string numerics = "exact";
   int64_t max_length = 0;

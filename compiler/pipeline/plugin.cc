@@ -5,13 +5,20 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+
 #include "base/error.h"
 #include "compiler/schedule/registry.h"
 
 namespace tessera::compiler {
 
+static std::atomic<bool> any_loaded{false};
+
+bool plugins_loaded() { return any_loaded; }
+
 void load_plugin(const std::string& path) {
   // A path without a slash would be looked for in the system's folders.
+  any_loaded = true;
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   schedule::take_registration_errors();
   if (dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {

@@ -12,4 +12,7 @@ namespace tessera::compiler {
 /// it registers clashes; both with the file's name.
 void load_plugin(const std::string& path);
 
+/// Whether load_plugin() has loaded any.
+bool plugins_loaded();
+
 }  // namespace tessera::compiler

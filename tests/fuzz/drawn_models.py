@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Float models drawn at random, as exporters of all kinds may write them. In: a seed. Out: a valid ModelProto of opset 7
-to 24 and feeds for it. The idioms of tests/system/graphs.py are joined by recurrent layers, transformer blocks with
+"""Float models drawn at random, as exporters of all kinds may write them. In: a seed. Out: a valid ModelProto of opset
+7 to 24 and feeds for it. The idioms of tests/system/graphs.py are joined by recurrent layers, transformer blocks with
 masks, tokens, bodies of If, Loop and Scan with products inside, functions and shapes that are computed. A disguise
 follows: half or double precision, dynamic dimensions, constants as nodes or as inputs, optional operands that are left
 out, names that are missing, doubled, or such as quantisation itself gives, outputs that are inputs or constants."""

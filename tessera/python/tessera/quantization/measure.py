@@ -183,9 +183,14 @@ class Distance:
         self.signal, self.noise = self.signal + other.signal, self.noise + other.noise
 
     def add(self, real, other, parameters=None):
-        real = np.asarray(real, np.float64)
+        real, other = np.asarray(real, np.float64), np.asarray(other, np.float64)
+        if real.shape != other.shape:  # loops that the data end, and lists of what was found, may be of any length
+            ranks = max(real.ndim, other.ndim)
+            real, other = (a.reshape((1,) * (ranks - a.ndim) + a.shape) for a in (real, other))
+            shape = np.maximum(real.shape, other.shape)
+            real, other = (np.pad(a, [(0, n - have) for n, have in zip(shape, a.shape)]) for a in (real, other))
         self.signal += float((real**2).sum())
-        self.noise += float(((real - np.asarray(other, np.float64)) ** 2).sum())
+        self.noise += float(((real - other) ** 2).sum())
         if parameters is not None:
             half = float(parameters.scale) / 2
             outside = (real < parameters.low - half) | (real > parameters.high + half)

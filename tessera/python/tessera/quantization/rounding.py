@@ -7,8 +7,8 @@ The columns of a layer's weights are rounded one after the other, and each takes
 have done to the sums, as far as the layer's inputs move together (their covariance): Frantar et al., GPTQ (2022), after
 Hassibi and Stork, Optimal Brain Surgeon (1993), in the form of Chee et al., QuIP (2023), which factors the covariance
 itself and inverts nothing. Inputs are those of the float model. The mean error has two parts: that of the weights, and
-that of the operand, whose small channels are all rounded to one side. Means and covariances are sums over the data, so memory
-does not grow with it; of a large tensor some places are drawn."""
+that of the operand, whose small channels are all rounded to one side. Means and covariances are sums over the data, so
+memory does not grow with it; of a large tensor some places are drawn."""
 
 import copy
 import dataclasses

@@ -11,7 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from . import attention
-from .graph import attribute, is_onnx, names_of, unique
+from .graph import attribute, is_onnx, names_of, outer_reads, unique
 from .ranges import parameters_of
 
 
@@ -54,6 +54,7 @@ class Writer:
         self.model = copy.deepcopy(plan.graph.model)
         self.nodes, self.initializers, self.done = [], {}, set()
         self.taken = names_of(plan.graph.model)
+        self.inside = {name for node in plan.graph.nodes for name in outer_reads(node)}
         self.renamed = {}  # tensor -> the name of its float value before quantisation
         self.pairs = {}  # tensor -> names of the quantised tensor, its scale and its zero point
         self.weights = {}  # unit's name -> scales of its weights
@@ -125,10 +126,20 @@ class Writer:
                 self.renamed[name] = self._fresh(f"{name}/float")
                 node.output[list(node.output).index(name)] = self.renamed[name]
         self.nodes.append(node)
+        if unit.kind == "movement" and not unit.quantised:
+            self._close_for_bodies(node)
         for name in ends:
             self._quantise(name)
             if name in self.renamed:
                 self._dequantise(name, name)
+
+    def _close_for_bodies(self, node):
+        """What a movement makes and a body reads: ONNX Runtime's optimiser moves quantisation through movements, and
+        has no place for it in front of a body."""
+        for index, name in enumerate(node.output):
+            if name in self.inside and self.plan.graph.is_float(name):
+                node.output[index] = self._fresh(f"{name}/moved")
+                self._apart(node.output[index], name)
 
     # --- operands
 
@@ -143,11 +154,11 @@ class Writer:
             if unit.kind in ("product", "binary", "other") and (quantised or moved):
                 node.input[index] = self._apart(node.input[index])
 
-    def _apart(self, name):
+    def _apart(self, name, result=None):
         """The same value behind a Clip that limits nothing: between DequantizeLinear and QuantizeLinear a product would
         have its weights quantised, and a Softmax would become an integer one, whose results can overflow."""
         lowest = self._constant(f"{name}/lowest", np.float32(np.finfo(np.float32).min))
-        result = self._fresh(f"{name}/apart")
+        result = result or self._fresh(f"{name}/apart")
         self.nodes.append(helper.make_node("Clip", [name, lowest], [result], self._fresh(f"{result}/Clip")))
         return result
 

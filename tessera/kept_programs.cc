@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys hold the digest of the model with its external data, the import options, the machine, all options and the build
+// of this compiler, which the file that holds it stands for. A program is a number and an artifact; an interface is
+// JSON.
+#include "tessera/kept_programs.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "compiler/pipeline/plugin.h"
+#include "isa/config.h"
+
+namespace tessera {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr const char* kVariable = "TESSERA_CACHE";
+
+/// The file that this code stands in, which each build makes anew: its path, size and time.
+const std::string& build() {
+  static const std::string found = [] {
+    Dl_info where{};
+    struct stat about{};
+    if (dladdr(reinterpret_cast<const void*>(&build), &where) == 0 || where.dli_fname == nullptr) return std::string();
+    // The name of a program is as it was called.
+    const char* file = stat(where.dli_fname, &about) == 0 ? where.dli_fname : "/proc/self/exe";
+    if (stat(file, &about) != 0) return std::string();
+    return std::to_string(about.st_size) + "." + std::to_string(about.st_mtim.tv_sec) + "." +
+           std::to_string(about.st_mtim.tv_nsec) + "." + std::to_string(about.st_ino);
+  }();
+  return found;
+}
+
+std::optional<cpu::FileCache> open(const compiler::CompileOptions& options) {
+  const char* variable = std::getenv(kVariable);
+  const std::string wanted = !options.cache.empty() ? options.cache : variable != nullptr ? variable : "";
+  const bool watched = options.progress || options.snapshots || options.search_log || options.blank_weights;
+  if (wanted == "off" || watched || !options.graph.empty() || compiler::plugins_loaded() || build().empty())
+    return std::nullopt;
+  std::filesystem::path folder = wanted;
+  if (wanted.empty()) {
+    folder = cpu::FileCache::default_folder();
+    if (folder.empty()) return std::nullopt;
+    folder /= "programs";
+  }
+  return cpu::FileCache(folder, ".program", kMostBytes);
+}
+
+std::string read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string text_of(const compiler::ImportOptions& import) {
+  return json{{"shapes", import.shapes}, {"dims", import.dims}, {"overrides", import.overrides}}.dump();
+}
+
+json to_json(const std::vector<compiler::Port>& ports) {
+  json rows = json::array();
+  for (const compiler::Port& port : ports) {
+    rows.push_back({port.name, static_cast<int>(port.kind), static_cast<int>(port.dtype), port.ranked, port.shape,
+                    port.dim_names, port.rows});
+  }
+  return rows;
+}
+
+std::vector<compiler::Port> to_ports(const json& rows) {
+  std::vector<compiler::Port> ports;
+  for (const json& row : rows) {
+    compiler::Port port;
+    row.at(0).get_to(port.name);
+    port.kind = static_cast<program::ValueKind>(row.at(1).get<int>());
+    port.dtype = static_cast<ops::DType>(row.at(2).get<int>());
+    row.at(3).get_to(port.ranked);
+    row.at(4).get_to(port.shape);
+    row.at(5).get_to(port.dim_names);
+    row.at(6).get_to(port.rows);
+    ports.push_back(std::move(port));
+  }
+  return ports;
+}
+
+std::string to_text(const Interface& interface) {
+  json pasts = json::array();
+  for (const program::Past& past : interface.pasts) pasts.push_back({past.input, past.output, past.axis});
+  return json{{"inputs", to_json(interface.inputs)},
+              {"outputs", to_json(interface.outputs)},
+              {"overridable", to_json(interface.overridable)},
+              {"pasts", pasts},
+              {"growing", interface.growing}}
+      .dump();
+}
+
+Interface to_interface(const std::string& text) {
+  const json found = json::parse(text);
+  Interface interface;
+  interface.inputs = to_ports(found.at("inputs"));
+  interface.outputs = to_ports(found.at("outputs"));
+  interface.overridable = to_ports(found.at("overridable"));
+  for (const json& past : found.at("pasts"))
+    interface.pasts.push_back({past.at(0).get<int64_t>(), past.at(1).get<int64_t>(), past.at(2).get<int64_t>()});
+  found.at("growing").get_to(interface.growing);
+  return interface;
+}
+
+}  // namespace
+
+KeptPrograms::KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options)
+    : model_(std::move(model)), is_path_(is_path), files_(open(options)) {
+  if (!files_) return;
+  const std::string bytes = is_path_ ? read(model_) : std::string();
+  const std::string& whole = is_path_ ? bytes : model_;
+  // Tensors that lie in other files say where: the key "location" of their entries.
+  const bool external = whole.find("location") != std::string::npos;
+  try {
+    if (!external) {
+      content_ = cpu::FileCache::key({whole});
+    } else if (is_path_) {
+      content_ = cpu::FileCache::key({compiler::self_contained(model_)});
+    }
+  } catch (const Error&) {  // the import says why
+  }
+  if (content_.empty()) files_.reset();
+}
+
+std::string KeptPrograms::key_of(const char* what, const compiler::ImportOptions& import,
+                                 const std::string& more) const {
+  return cpu::FileCache::key({what, build(), content_, text_of(import), import.directory, more});
+}
+
+std::unique_ptr<compiler::Model> KeptPrograms::imported(const compiler::ImportOptions& import) {
+  if (last_ && last_import_ == text_of(import)) return std::move(last_);
+  last_.reset();
+  return std::make_unique<compiler::Model>(is_path_ ? compiler::Model::from_file(model_, import)
+                                                    : compiler::Model::from_bytes(model_, import));
+}
+
+Interface KeptPrograms::interface(const compiler::ImportOptions& import) {
+  const std::string key = files_ ? key_of("interface", import, "") : "";
+  if (files_) {
+    if (const auto kept = files_->find(key)) try {
+        return to_interface(*kept);
+      } catch (const json::exception&) {  // of no use: made anew
+      }
+  }
+  std::unique_ptr<compiler::Model> model = imported(import);
+  Interface interface{model->inputs(), model->outputs(), model->overridable(), model->pasts(), model->growing_inputs()};
+  last_ = std::move(model);
+  last_import_ = text_of(import);
+  bool maps = false;
+  for (const compiler::Port& port : interface.outputs) maps = maps || !(port.keys == program::MapKeys());
+  if (files_ && !maps) files_->keep(key, to_text(interface));
+  return interface;
+}
+
+KeptProgram KeptPrograms::compile(const compiler::ImportOptions& import, const isa::MachineConfig& config,
+                                  const compiler::CompileOptions& options) {
+  std::string key;
+  if (files_) {
+    json given{{"schedules", options.schedules}, {"machine", isa::to_toml(config)}};
+    for (const compiler::OptionInfo& info : compiler::option_table())
+      given["options"][info.name] = compiler::get_option(options, info.name);
+    key = key_of("program", import, given.dump());
+    KeptProgram program;
+    if (const auto kept = files_->find(key); kept && kept->size() > sizeof program.close_candidates) try {
+        std::memcpy(&program.close_candidates, kept->data(), sizeof program.close_candidates);
+        program.artifact = program::parse(
+            {reinterpret_cast<const uint8_t*>(kept->data()) + sizeof(int64_t), kept->size() - sizeof(int64_t)});
+        return program;
+      } catch (const Error&) {  // of no use: made anew
+      }
+  }
+  const std::unique_ptr<compiler::Model> model = imported(import);
+  KeptProgram program{model->compile(config, options), 0};
+  program.close_candidates = model->close_candidates();
+  if (files_) {
+    std::string content(reinterpret_cast<const char*>(&program.close_candidates), sizeof program.close_candidates);
+    const std::vector<uint8_t> artifact = program::serialize(program.artifact);
+    content.append(artifact.begin(), artifact.end());
+    files_->keep(key, content);
+  }
+  return program;
+}
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model whose programs are kept on disk by what they were made from, so that each is compiled once on a machine.
+// Enters: a model, shapes, a machine, options. Leaves: what its inputs and outputs are, and programs. The model itself
+// is imported when something is not known yet.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/cpu/file_cache.h"
+#include "compiler/pipeline/model.h"
+#include "isa/program/artifact.h"
+
+namespace tessera {
+
+/// What a model looks like from outside.
+struct Interface {
+  std::vector<compiler::Port> inputs, outputs, overridable;
+  std::vector<program::Past> pasts;
+  std::map<std::string, std::vector<size_t>> growing;  // Model::growing_inputs()
+};
+
+struct KeptProgram {
+  program::Artifact artifact;
+  int64_t close_candidates = 0;  // Model::close_candidates()
+};
+
+class KeptPrograms {
+ public:
+  /// `model`: a path, or the bytes of an ONNX file. `options.cache` names the folder; nothing is kept for options under
+  /// which somebody looks on, with a graph of one's own, or in a process that has loaded plugins.
+  KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options);
+
+  /// Errors: those of Model::from_file.
+  Interface interface(const compiler::ImportOptions& import);
+  /// Errors: those of Model::from_file and Model::compile. `options` are those of the constructor, or the same with
+  /// further schedules.
+  KeptProgram compile(const compiler::ImportOptions& import, const isa::MachineConfig& config,
+                      const compiler::CompileOptions& options);
+
+ private:
+  std::string key_of(const char* what, const compiler::ImportOptions& import, const std::string& more) const;
+  std::unique_ptr<compiler::Model> imported(const compiler::ImportOptions& import);
+
+  std::string model_;
+  bool is_path_;
+  std::optional<cpu::FileCache> files_;
+  std::string content_;  // digest of the model, its external data included
+  std::unique_ptr<compiler::Model> last_;
+  std::string last_import_;
+};
+
+}  // namespace tessera
