@@ -4,12 +4,10 @@ result is compared with the one that ONNX Runtime itself gives for the same prog
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import onnx
@@ -84,7 +82,8 @@ def cells(err, model):
     lines = err.splitlines()
     title = next(k for k, line in enumerate(lines) if line.startswith("model  "))
     split = lambda line: [cell.strip() for cell in line.split("  ") if cell.strip()]
-    row = next(line for line in lines[title + 1 :] if line.startswith(model))
+    row = next((line for line in lines[title + 1 :] if line.startswith(model)), None)
+    assert row is not None, err
     return dict(zip(split(lines[title]), split(row)))
 
 
@@ -139,6 +138,7 @@ EVERYTHING = """
         session.run_with_iobinding(binding)
         show(*binding.copy_outputs_to_cpu(), binding.get_outputs()[0].numpy())
     kept = binding.get_outputs()[0]
+    binding.bind_output("scores")  # an output of another shape
     binding.bind_input("image", "cpu", 0, np.float32, (1, 3, 9, 7), x.ctypes.data)
     session.run_with_iobinding(binding)
     show(binding.get_outputs()[0].numpy(), kept.numpy())
@@ -170,7 +170,8 @@ EVERYTHING = """
             session.run(names, feed)
         except Exception as e:
             told.append([type(e).__module__, type(e).__name__, str(e)])
-    for make in (lambda: InferenceSession("absent.onnx"), lambda: InferenceSession(b"no model"), lambda: InferenceSession(3)):
+    made = [lambda of=of: InferenceSession(of) for of in ("absent.onnx", b"no model", 3)]
+    for make in made:
         try:
             make()
         except Exception as e:
@@ -187,7 +188,8 @@ EVERYTHING = """
             return super().run(None, feed)
     own = pickle.loads(pickle.dumps(Own("small.onnx")))
     show(*own.run({"image": x}), *copy.deepcopy(own).run({"image": x}), *copy.copy(session).run(None, {"image": x}))
-    told.append([isinstance(own, ort.InferenceSession), pickle.loads(pickle.dumps(InferenceSession)) is InferenceSession])
+    again = pickle.loads(pickle.dumps(InferenceSession))
+    told.append([isinstance(own, ort.InferenceSession), again is InferenceSession])
     told.append(sorted(vars(session)))
     reference = weakref.ref(own)
     del own
@@ -231,7 +233,8 @@ def test_children_count_in_the_table_and_what_is_not_served_is_told_once(folder)
                 unknown.run(None, {"ids": np.array([[1, 2, 3, 1]]), "x": np.ones((1, 6), np.float32)})
             options = onnxruntime.SessionOptions()
             weight = np.zeros((8, 5), np.float32)
-            options.add_initializer("c4", onnxruntime.OrtValue.ortvalue_from_numpy(weight))
+            held = onnxruntime.OrtValue.ortvalue_from_numpy(weight)  # as long as the session, which does not hold it
+            options.add_initializer("c4", held)
             other = onnxruntime.InferenceSession("small.onnx", options)
             other.run(None, {"image": np.ones((1, 3, 8, 8), np.float32)})
     """

@@ -103,7 +103,7 @@ class _Served:
         options = session._sess_options_initial
         self.why_not = _marked.get(options) if options is not None else None
         self.threads = options.intra_op_num_threads if options is not None else 0
-        self.name = os.path.basename(self.path) if self.path else "(model in memory)"
+        self.name = os.path.basename(self.path) if self.path else _records.UNNAMED
         self.reset()
 
     def reset(self):

@@ -10,6 +10,7 @@ import uuid
 
 EACH = 100  # runs of a session that are written one by one; then several together, after INTERVAL
 INTERVAL = 0.2  # seconds
+UNNAMED = "(model in memory)"
 SUMS = ("runs", "fallback_runs", "cycles", "timed_runs", "seconds", "cpu_seconds", "compared", "equal", "first_seconds")
 
 
@@ -26,9 +27,9 @@ class Row:
         for output, (absolute, share) in line.get("difference", {}).items():
             before = self.difference.get(output, (0, 0))
             self.difference[output] = (max(before[0], absolute), max(before[1], share))
-        self.facts.update(
-            {name: line[name] for name in ("name", "macs", "macs_cpu", "how", "measured") if name in line}
-        )
+        known = self.facts.get("name", UNNAMED)  # a file's name says more
+        self.facts.update({name: line[name] for name in ("macs", "macs_cpu", "how", "measured") if name in line})
+        self.facts["name"] = line["name"] if known == UNNAMED else known
         self.sessions.add(line["session"])
 
 

@@ -61,9 +61,9 @@ class Watcher:
 
 def install():
     places = json.loads(os.environ[VARIABLE])["packages"]
-    if not any(places["_tessera"].endswith(end) for end in importlib.machinery.EXTENSION_SUFFIXES):
+    built = os.path.basename(places["_tessera"])
+    if built.removeprefix("_tessera") not in importlib.machinery.EXTENSION_SUFFIXES:
         version = ".".join(str(n) for n in sys.version_info[:2])
-        built = os.path.basename(places["_tessera"])
         return warn(f"app: Python {version} of this program cannot load {built}: it runs on ONNX Runtime alone")
     try:
         from tessera.onnxruntime import install_from_environment
