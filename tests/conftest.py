@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the project's root on the import path, so that `tests.oracle` and the rooms' helpers are importable from every
-test. Programs are compiled in tests, and not found on disk."""
+test. Programs are compiled in tests, and not found on disk. ONNX Runtime is the oracle of integers: on processors
+without VNNI its products of uint8 and int8 saturate unless an option says otherwise (docs/numerics.md), so every
+session of the tests has that option."""
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -10,3 +13,18 @@ os.environ.setdefault("TESSERA_CACHE", "off")
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
+
+try:
+    import onnxruntime
+except ImportError:
+    pass
+else:
+    plain = onnxruntime.InferenceSession.__init__
+
+    @functools.wraps(plain)
+    def precise(self, model, sess_options=None, *arguments, **keywords):
+        options = sess_options or onnxruntime.SessionOptions()
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        plain(self, model, options, *arguments, **keywords)
+
+    onnxruntime.InferenceSession.__init__ = precise
