@@ -524,10 +524,11 @@ def _through(model, steps):
 
 
 def ordered(model):
-    """Names mean one tensor each, and nodes stand behind those whose results they read."""
+    """The model, changed: names mean one tensor each, and nodes stand behind those whose results they read."""
     name_apart(model)
     if not sort_nodes(model.graph):
         raise model_error("nodes of the model wait for each other's results; export it again")
+    return model
 
 
 def shaped(model):
