@@ -16,6 +16,7 @@ if str(ROOT) not in sys.path:
 
 try:
     import onnxruntime
+    from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
 except ImportError:
     pass
 else:
@@ -25,6 +26,10 @@ else:
     def precise(self, model, sess_options=None, *arguments, **keywords):
         options = sess_options or onnxruntime.SessionOptions()
         options.add_session_config_entry("session.x64quantprecision", "1")
-        plain(self, model, options, *arguments, **keywords)
+        try:
+            plain(self, model, options, *arguments, **keywords)
+        except NotImplemented_:  # of a product of two activations, which the option makes one that has no kernel
+            options.add_session_config_entry("session.x64quantprecision", "0")
+            plain(self, model, options, *arguments, **keywords)
 
     onnxruntime.InferenceSession.__init__ = precise

@@ -73,9 +73,9 @@ def main():
     images, labels = data["images"], data["labels"]
     if onnxruntime is not None:
         beside = "ONNX Runtime"
-        options = onnxruntime.SessionOptions()
-        options.add_session_config_entry("session.x64quantprecision", "1")  # exact without VNNI, too (docs/numerics.md)
-        oracle = onnxruntime.InferenceSession(str(HERE / "digits.onnx"), options, providers=["CPUExecutionProvider"])
+        exact = onnxruntime.SessionOptions()
+        exact.add_session_config_entry("session.x64quantprecision", "1")  # exact without VNNI, too (docs/numerics.md)
+        oracle = onnxruntime.InferenceSession(str(HERE / "digits.onnx"), exact, providers=["CPUExecutionProvider"])
     else:
         beside = "the interpreter; without the package onnxruntime"
         oracle = tessera.Session(HERE / "digits.onnx", device="reference")
