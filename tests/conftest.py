@@ -9,6 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 os.environ.setdefault("TESSERA_CACHE", "off")
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -32,3 +34,14 @@ else:
             plain(self, model, options, *arguments, **keywords)
 
     onnxruntime.InferenceSession.__init__ = precise
+
+
+def pytest_collection_modifyitems(items):
+    """MatMulInteger and what is made of it have no such option: without VNNI ONNX Runtime is no oracle for them."""
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else "vnni"
+    if "vnni" in flags:
+        return
+    saturating = ("test_products_with_a_run_time_zero_point", "test_networks_of_the_dynamic_quantiser")
+    for item in items:
+        if getattr(item, "originalname", item.name) in saturating:
+            item.add_marker(pytest.mark.skip(reason="ONNX Runtime's products of uint8 and int8 saturate without VNNI"))
