@@ -17,11 +17,28 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 try:
+    import onnx
     import onnxruntime
 except ImportError:
     pass
 else:
     plain = onnxruntime.InferenceSession.__init__
+
+    def unshared(model):
+        """The model with constants of their own for every node: ONNX Runtime changes a zero point once for each node
+        that has it, and refuses the second change."""
+        model = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
+        constants, copies = {tensor.name: tensor for tensor in model.graph.initializer}, []
+        for number, node in enumerate(model.graph.node):
+            for place, name in enumerate(node.input):
+                if name in constants and node.op_type != "Identity":
+                    copies.append(onnx.TensorProto())
+                    copies[-1].CopyFrom(constants[name])
+                    copies[-1].name = node.input[place] = f"{name}/{number}/{place}"
+            if node.op_type == "Identity" and node.input[0] in constants:
+                constants[node.output[0]] = constants[node.input[0]]
+        model.graph.initializer.extend(copies)
+        return model.SerializeToString()
 
     @functools.wraps(plain)
     def precise(self, model, sess_options=None, *arguments, **keywords):
@@ -29,8 +46,11 @@ else:
         options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             plain(self, model, options, *arguments, **keywords)
-        except Exception:  # products of two activations have no kernel with the option, and some graphs do not load
-            options.add_session_config_entry("session.x64quantprecision", "0")
+        except Exception as failure:  # products of two activations have no kernel with the option
+            if "AddInitializer" in str(failure):
+                model = unshared(model)
+            else:
+                options.add_session_config_entry("session.x64quantprecision", "0")
             plain(self, model, options, *arguments, **keywords)
 
     onnxruntime.InferenceSession.__init__ = precise
