@@ -209,6 +209,7 @@ MachineConfig load_config(const std::string& path) {
 }
 
 MachineConfig find_config(const std::string& name_or_path) {
+  if (name_or_path.find('\n') != std::string::npos) return parse_config(name_or_path, "machine");
   for (const ShippedConfig& config : shipped_configs()) {
     if (config.name == name_or_path) return parse_config(config.toml, name_or_path);
   }

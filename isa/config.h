@@ -108,7 +108,8 @@ MachineConfig parse_config(std::string_view toml, const std::string& source);
 /// Reads a .toml file. Throws Error kIo or kInvalidArgument.
 MachineConfig load_config(const std::string& path);
 
-/// A shipped configuration by name ("npu256"), else the file at the path. Throws Error; the message lists the names.
+/// A shipped configuration by name ("npu256"), the text of a configuration, which has several lines, or the file at the
+/// path. Throws Error; the message lists the names.
 MachineConfig find_config(const std::string& name_or_path);
 
 /// The text of a configuration file that parse_config reads back as the same configuration.

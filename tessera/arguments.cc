@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +15,7 @@
 #include "isa/program/signature.h"
 #include "tessera/description.h"
 #include "tessera/judges.h"
-#include "tessera/tuned.h"
+#include "tessera/kept_programs.h"
 
 namespace tessera {
 
@@ -25,9 +24,7 @@ bool Arguments::given(const std::string& flag) const { return command != nullptr
 void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
 std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return file_content(path);
 }
 
 void write_text(const std::string& path, const std::string& text) {
@@ -112,15 +109,6 @@ compiler::ImportOptions import_options(const Arguments& a) {
   compiler::ImportOptions options;
   for (const std::string& text : a.shapes) compiler::parse_shape(text, options);
   return options;
-}
-
-compiler::CompileOptions tuned_options(const Arguments& a, const compiler::ImportOptions& import) {
-  SessionOptions options;
-  options.config = a.config;
-  options.import = import;
-  options.compile = compile_options(a);
-  add_tuned_schedules(options.compile, a.model, true, options);
-  return options.compile;
 }
 
 SessionOptions session_options(const Arguments& a) {

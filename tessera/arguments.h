@@ -71,8 +71,6 @@ auto on_file(const Arguments& a, const std::string& bytes, Function&& function) 
 }
 
 compiler::ImportOptions import_options(const Arguments& a);
-/// The options of a compilation outside of a session, with what --tuned adds.
-compiler::CompileOptions tuned_options(const Arguments& a, const compiler::ImportOptions& import);
 SessionOptions session_options(const Arguments& a);
 
 }  // namespace tessera

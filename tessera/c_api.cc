@@ -6,7 +6,9 @@
 #include <new>
 
 #include "base/error.h"
+#include "tessera/kept_programs.h"
 #include "tessera/message.h"
+#include "tessera/quantised_for.h"
 #include "tessera/session.h"
 #include "tessera/tuned.h"
 
@@ -163,11 +165,12 @@ tessera_status tessera_compile_with(const char* onnx_path, const char* config, c
     for (size_t i = 0; i < shape_count; ++i) tessera::compiler::parse_shape(shapes[i], import);
     auto model = tessera::compiler::Model::from_file(onnx_path, import);
     tessera::SessionOptions session;
-    session.config = config ? config : "npu256";
+    session.config = config ? config : "";
     session.import = import;
     session.compile = compile;
-    tessera::add_tuned_schedules(compile, onnx_path, true, session);
-    tessera::program::save(model.compile(tessera::isa::find_config(session.config), compile), artifact_path);
+    tessera::take_quantised_for(tessera::file_content(onnx_path), session);
+    tessera::add_tuned_schedules(session.compile, onnx_path, true, session);
+    tessera::program::save(model.compile(tessera::isa::find_config(session.config), session.compile), artifact_path);
   });
 }
 

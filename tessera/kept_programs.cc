@@ -57,12 +57,6 @@ std::optional<cpu::FileCache> open(const compiler::CompileOptions& options) {
   return cpu::FileCache(folder, ".program", kMostBytes);
 }
 
-std::string read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 std::string text_of(const compiler::ImportOptions& import) {
   return json{{"shapes", import.shapes}, {"dims", import.dims}, {"overrides", import.overrides}}.dump();
 }
@@ -117,10 +111,16 @@ Interface to_interface(const std::string& text) {
 
 }  // namespace
 
+std::string file_content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
 KeptPrograms::KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options)
     : model_(std::move(model)), is_path_(is_path), files_(open(options)) {
   if (!files_) return;
-  const std::string bytes = is_path_ ? read(model_) : std::string();
+  const std::string bytes = is_path_ ? file_content(model_) : std::string();
   const std::string& whole = is_path_ ? bytes : model_;
   // Tensors that lie in other files say where: the key "location" of their entries.
   const bool external = whole.find("location") != std::string::npos;

@@ -16,6 +16,9 @@
 
 namespace tessera {
 
+/// The bytes of a file. Errors: kIo.
+std::string file_content(const std::string& path);
+
 /// What a model looks like from outside.
 struct Interface {
   std::vector<compiler::Port> inputs, outputs, overridable;

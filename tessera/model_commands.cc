@@ -7,6 +7,8 @@
 #include <iostream>
 #include <memory>
 
+#include <nlohmann/json.hpp>
+
 #include "driver/registry.h"
 #include "isa/program/signature.h"
 #include "runtime/npy.h"
@@ -16,9 +18,11 @@
 #include "tessera/kept_programs.h"
 #include "tessera/message.h"
 #include "tessera/page.h"
+#include "tessera/quantised_for.h"
 #include "tessera/quantise.h"
 #include "tessera/report.h"
 #include "tessera/run_report.h"
+#include "tessera/tuned.h"
 
 namespace tessera {
 namespace {
@@ -70,11 +74,27 @@ std::unique_ptr<QuantisedModel> quantised(const Arguments& a) {
   return std::make_unique<QuantisedModel>(a.model, words);
 }
 
+/// A sentence for a person.
+void say(const std::string& sentence) {
+  if (!sentence.empty()) std::fprintf(stderr, "tessera: %s\n", sentence.c_str());
+}
+
+/// The options of a session for a file, an ONNX model's machine and numerics among them, of which a person is told.
+SessionOptions options_for(const Arguments& a, const std::string& model) {
+  SessionOptions options = session_options(a);
+  const std::string bytes = read_text(model);
+  if (is_artifact(bytes) || model.ends_with(".tsr")) return options;
+  const std::string note = take_quantised_for(bytes, options);
+  if (!a.quiet) say(note);
+  return options;
+}
+
 /// The artifact of a model. A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
-program::Artifact compiled(const Arguments& a) {
-  const auto config = isa::find_config(a.config.empty() ? "npu256" : a.config);
-  compiler::ImportOptions import = import_options(a);
-  compiler::CompileOptions options = session_options(a).compile;
+KeptProgram compiled(const Arguments& a) {
+  const SessionOptions given = options_for(a, a.model);
+  const auto config = isa::find_config(given.config);
+  compiler::ImportOptions import = given.import;
+  compiler::CompileOptions options = given.compile;
   KeptPrograms programs(a.model, true, options);
   const auto batches = compiler::batches_of_one(programs.interface(import).inputs);
   for (const auto& [name, shape] : batches) {
@@ -83,8 +103,12 @@ program::Artifact compiled(const Arguments& a) {
       std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",
                    name.c_str(), ops::to_string(shape).c_str());
   }
-  if (!options.tuned.empty()) options = tuned_options(a, import);
-  return programs.compile(import, config, options).artifact;
+  if (!options.tuned.empty()) {
+    SessionOptions own = given;
+    own.import = import;
+    add_tuned_schedules(options, a.model, true, own);
+  }
+  return programs.compile(import, config, options);
 }
 
 /// What a session gives for the model, or the content of a file that a run has written.
@@ -97,7 +121,7 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
       if (backend.name == "sysc") a.device = "sysc";
   }
   if (a.random_seed < 0) a.random_seed = 1;
-  SessionOptions options = session_options(a);
+  SessionOptions options = options_for(a, a.model);
   options.profile = true;
   Session session(a.model, std::move(options));
   session.run(read_feeds(a, session, a.model));
@@ -109,25 +133,25 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
 int compile_command(const Arguments& a) {
   if (a.print_ir) {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
-    model.optimise({}, compiler::is_close(a.compile));
+    model.optimise({}, compiler::is_close(options_for(a, a.model).compile));
     write_text(a.output, model.print());
     return 0;
   }
-  const program::Artifact artifact = compiled(a);
+  const auto [artifact, close_candidates] = compiled(a);
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
   if (a.quiet) return 0;
   const std::string description = description_json(artifact);
   std::printf("%s: %s\n", output.c_str(), description_in_short(description).c_str());
-  const std::string note = float_note(description, a.model);
-  if (!note.empty()) std::fprintf(stderr, "tessera: %s\n", note.c_str());
+  say(float_note(description, a.model));
+  say(option_note(description, close_candidates));
   return 0;
 }
 
 int run_command(const Arguments& a) {
   const std::unique_ptr<QuantisedModel> made = quantised(a);
   if (made && made->status() != 0) return made->status();
-  SessionOptions options = session_options(a);
+  SessionOptions options = options_for(a, made ? made->path() : a.model);
   const RunProgress line(a);
   options.progress = line.observer(a);
   Session session(made ? made->path() : a.model, std::move(options));
@@ -166,8 +190,9 @@ int run_command(const Arguments& a) {
                   ops::to_string(tensor.shape()).c_str());
     const std::string sums = run_text(session.stats_json());
     if (!sums.empty()) std::printf("%s\n", sums.c_str());
-    const std::string note = float_note(session.stats_json(), a.model);
-    if (!note.empty()) std::fprintf(stderr, "tessera: %s\n", note.c_str());
+    const std::string stats = session.stats_json();
+    say(float_note(stats, a.model));
+    say(option_note(stats, nlohmann::json::parse(stats).value("close_candidates", int64_t{0})));
   }
   return 0;
 }
@@ -205,7 +230,7 @@ int schedule_command(const Arguments& a) {
   if (holds_artifact(a, bytes)) {
     artifact = artifact_of(a, bytes);
   } else {
-    artifact = compiled(a);
+    artifact = compiled(a).artifact;
   }
   write_text(a.output, schedules_text(schedules_json(artifact)));
   return 0;
@@ -220,7 +245,7 @@ int info_command(const Arguments& a) {
     const auto key = on_file(a, bytes, program::signer);
     signer = key ? program::to_text(*key) : "";
   } else {
-    artifact = compiled(a);
+    artifact = compiled(a).artifact;
   }
   const std::string description = description_json(artifact, a.as_json ? 2 : -1, signer);
   std::cout << (a.as_json ? description + "\n" : description_text(description));

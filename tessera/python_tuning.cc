@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "tessera/python_tuning.h"
+#include "tessera/quantised_for.h"
 #include "tessera/tuning.h"
 
 namespace py = pybind11;
@@ -13,6 +14,14 @@ namespace tessera {
 void bind_tuning(py::module_& m) {
   using released = py::call_guard<py::gil_scoped_release>;
   m.def("compiler_version", &compiler_version);
+  m.def(
+      "machine_of",
+      [](const py::bytes& model) {
+        SessionOptions options;
+        take_quantised_for(model.cast<std::string>(), options);
+        return options.config;
+      },
+      py::arg("model"));
   py::class_<Tuning>(m, "Tuning")
       .def(py::init([](const py::object& model, const std::string& config,
                        const std::map<std::string, ops::Shape>& shapes,

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "isa/config.h"
 
 namespace tessera {
 
@@ -259,6 +260,33 @@ std::string float_note(const std::string& text, const std::string& model) {
   return "none of the " + cell(stats, "macs_cpu") +
          " multiply-accumulates ran on the NPU, which computes quantised models; `tessera quantize " + model +
          " --calibrate DATA` makes one, and `tessera run --calibrate DATA` does both";
+}
+
+std::string option_note(const std::string& text, int64_t close_candidates) {
+  const json stats = json::parse(text, nullptr, false);
+  if (!stats.is_object()) return "";
+  std::string note;
+  if (close_candidates > 0)
+    note = std::to_string(close_candidates) +
+           " normalisations and means are computed in float on the CPU; --numerics close computes them in integers, on "
+           "the NPU as far as it has row lanes";
+  int64_t rows = 0;
+  for (const json& row : stats.value("layers", json::array())) {
+    const std::string op = row.value("op", "");
+    if (row.value("placement", "") == "cpu" && (op == "QLinearSoftmax" || op == "NormaliseRows")) ++rows;
+  }
+  const auto shipped = isa::shipped_configs();
+  const auto lanes = [](const isa::ShippedConfig& config) {
+    return isa::parse_config(config.toml, std::string(config.name)).row_lanes > 0;
+  };
+  const auto own = std::find_if(shipped.begin(), shipped.end(),
+                                [&](const isa::ShippedConfig& config) { return config.name == cell(stats, "config"); });
+  const auto other = std::find_if(shipped.begin(), shipped.end(), lanes);
+  if (rows > 0 && own != shipped.end() && !lanes(*own) && other != shipped.end())
+    note += (note.empty() ? "" : "; ") + std::to_string(rows) +
+            " softmaxes and normalisations run on the CPU, because this machine has no row lanes; --config " +
+            std::string(other->name) + " has them";
+  return note;
 }
 
 std::string run_text(const std::string& text) {

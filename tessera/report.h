@@ -18,6 +18,10 @@ std::string report_text(const std::string& stats, bool with_schedules = true,
 /// file.
 std::string float_note(const std::string& statistics, const std::string& model);
 
+/// One sentence that says what would run on the NPU if an option were set; empty where nothing would. Statistics or a
+/// description; `close_candidates`: Model::close_candidates().
+std::string option_note(const std::string& statistics, int64_t close_candidates);
+
 /// The sums of a run in one line; nothing where no artifact ran.
 std::string run_text(const std::string& stats);
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <set>
 
@@ -15,6 +13,7 @@
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
 #include "tessera/kept_programs.h"
+#include "tessera/quantised_for.h"
 #include "tessera/run_report.h"
 #include "tessera/statistics.h"
 #include "tessera/trace.h"
@@ -25,12 +24,6 @@ namespace tessera {
 namespace {
 
 constexpr size_t kKeptExecutables = 8;
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 std::string known_names(const std::vector<Port>& ports) {
   std::string text;
@@ -151,8 +144,9 @@ struct Session::State {
       open_device();
       return;
     }
+    take_quantised_for(content, options);
     if (!from_file) bytes = std::move(content);
-    config = isa::find_config(options.config.empty() ? "npu256" : options.config);
+    config = isa::find_config(options.config);
     open_device();  // a wrong device name fails before the model is read
     if (reference()) {
       const compiler::Model model = import({});
@@ -254,7 +248,7 @@ Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Session::Session(const std::string& path, SessionOptions options) : state_(std::make_unique<State>()) {
   state_->options = std::move(options);
   state_->path = path;
-  state_->open(read_file(path), true);
+  state_->open(file_content(path), true);
 }
 
 Session Session::from_bytes(std::string_view bytes, SessionOptions options) {

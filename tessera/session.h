@@ -34,7 +34,7 @@ struct WantedOutput {
 
 struct SessionOptions {
   std::string device = "fsim";     // a backend of driver/registry.h, or "reference": the interpreter
-  std::string config;              // name or .toml path; empty: the artifact's own, or npu256
+  std::string config;              // name or .toml path; empty: the artifact's own, or what the model says, or npu256
   compiler::ImportOptions import;  // shapes of dynamic inputs
   compiler::CompileOptions compile;
   std::map<std::string, std::string> device_options;

@@ -72,7 +72,8 @@ typedef struct {
 TESSERA_API size_t tessera_compile_option_count(void);
 TESSERA_API tessera_status tessera_compile_option_at(size_t index, tessera_compile_option* option);
 
-/* Opens a model (.onnx) or an artifact (.tsr). `device` NULL: "fsim"; `config` NULL: the artifact's, or npu256. */
+/* Opens a model (.onnx) or an artifact (.tsr). `device` NULL: "fsim"; `config` NULL: the artifact's, or what
+ * the model was quantised for, or npu256. */
 TESSERA_API tessera_status tessera_session_open(const char* path, const char* device, const char* config,
                                                 tessera_session** session);
 /* The same with options of the device, "name=value": latency, bandwidth, waves and others of its backend; and

@@ -10,6 +10,8 @@
 #include "compiler/schedule/json.h"
 #include "isa/program/artifact.h"
 #include "tessera/judges.h"
+#include "tessera/kept_programs.h"
+#include "tessera/quantised_for.h"
 
 namespace tessera {
 
@@ -42,18 +44,14 @@ std::string decimal(schedule::Index number) {
   return text;
 }
 
-isa::MachineConfig machine_of(const std::string& config) {
-  if (config.find('\n') != std::string::npos) return isa::parse_config(config, "machine");
-  return isa::find_config(config.empty() ? "npu256" : config);
-}
-
 }  // namespace
 
 std::string compiler_version() { return TESSERA_VERSION; }
 
-Tuning::Tuning(const std::string& model, bool is_path, const SessionOptions& options)
-    : config_(machine_of(options.config)) {
+Tuning::Tuning(const std::string& model, bool is_path, SessionOptions options) {
   register_device_judges();
+  take_quantised_for(is_path ? file_content(model) : model, options);
+  config_ = isa::find_config(options.config);
   compiler::ImportOptions import = options.import;
   const auto imported = [&] {
     return is_path ? compiler::Model::from_file(model, import) : compiler::Model::from_bytes(model, import);

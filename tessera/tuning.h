@@ -34,7 +34,7 @@ class Tuning {
 
   /// `model`: a path, or bytes; a dynamic batch is 1. The configuration may also be text of several lines. Errors:
   /// those of import, of the passes and of an unknown configuration.
-  Tuning(const std::string& model, bool is_path, const SessionOptions& options);
+  Tuning(const std::string& model, bool is_path, SessionOptions options);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// Digests of the model's layers in order, and of the machine and its memory.

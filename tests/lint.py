@@ -3,6 +3,7 @@
 
     tests/lint.py [--build build/release]     what differs from main (on main: from the last commit)
     tests/lint.py --all                       every file
+    tests/lint.py --all --tidy-last 20        every file; clang-tidy reads what the last 20 commits changed
     tests/lint.py --deep                      clang's static analyzer too: minutes more, findings to be judged
 
 clang-tidy reads several sources of a room as one, because most of its time goes into headers; where sources of one such
@@ -48,6 +49,16 @@ def changed_files():
         if found.returncode == 0:
             base = found.stdout.strip()
             break
+    return {*lines_of("git", "diff", "--name-only", base), *lines_of("git", "ls-files", "-o", "--exclude-standard")}
+
+
+def changed_by_last(commits):
+    """What the last commits changed, and what is not committed; None where the history is shorter."""
+    base = f"HEAD~{commits}"
+    if subprocess.run(
+        ["git", "rev-parse", "--verify", "-q", base], cwd=ROOT, capture_output=True, check=False
+    ).returncode:
+        return None
     return {*lines_of("git", "diff", "--name-only", base), *lines_of("git", "ls-files", "-o", "--exclude-standard")}
 
 
@@ -202,6 +213,9 @@ def main():
     parser = argparse.ArgumentParser(prog="./dev lint")
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--all", action="store_true", help="every file, not only what differs from main")
+    parser.add_argument(
+        "--tidy-last", type=int, metavar="N", help="clang-tidy reads only what the last N commits changed"
+    )
     parser.add_argument("--deep", action="store_true", help="clang's static analyzer too")
     parser.add_argument("--skip", action="append", default=[], metavar="CHECK", help="leave a check out")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("TESSERA_JOBS") or os.cpu_count() or 1))
@@ -231,7 +245,8 @@ def main():
         checks["verilator: cells"] = lambda: command("hw/prim/lint.sh")
     if cpp:
         tidy = ClangTidy(build, options.deep)
-        sources = sources_of(changed, tracked, build)
+        read = changed_by_last(options.tidy_last) if options.tidy_last is not None else None
+        sources = sources_of(changed if read is None else changed & read, tracked, build)
         checks["clang-tidy"] = lambda: tidy.check(sources, options.jobs)
 
     failed = []

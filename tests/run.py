@@ -2,6 +2,7 @@
 """Runs every test of the project in stages: lint, unit tests (CTest, FileCheck tests of the passes among them),
 system tests (pytest).
 
+clang-tidy reads what the last commits changed: all sources take it longer than all tests (`./dev lint --all` has them).
 Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Options that
 this script does not know go to pytest (`./dev test -k conv`). --random and --seed reach the random programs and models
 through the environment, --long turns on the long variants.
@@ -80,7 +81,9 @@ def main():
     stages = []
     if not extra:
         if options.random is None:
-            stages.append(("lint", [sys.executable, "tests/lint.py", "--all", "--build", str(build)]))
+            stages.append(
+                ("lint", [sys.executable, "tests/lint.py", "--all", "--tidy-last", "20", "--build", str(build)])
+            )
         stages.append(
             (
                 "unit",

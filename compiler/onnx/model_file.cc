@@ -4,6 +4,7 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/wire_format_lite.h>
 
 #include <filesystem>
 #include <fstream>
@@ -54,6 +55,27 @@ ModelFile parse_model(std::string_view bytes, const std::string& directory) {
   if (!file.proto->has_graph())
     throw Error(ErrorCode::kInvalidModel, "not an ONNX model, or a truncated one: it has no graph");
   return file;
+}
+
+std::string metadata_of(std::string_view bytes, const std::string& key) {
+  using google::protobuf::internal::WireFormatLite;
+  google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(std::min<size_t>(bytes.size(), INT32_MAX)));
+  google::protobuf::io::CodedInputStream stream(&array);
+  stream.SetTotalBytesLimit(INT32_MAX);
+  const uint32_t entry_tag = WireFormatLite::MakeTag(onnx_proto::ModelProto::kMetadataPropsFieldNumber,
+                                                     WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  while (const uint32_t tag = stream.ReadTag()) {
+    std::string content;
+    uint32_t size = 0;
+    if (tag != entry_tag) {
+      if (!WireFormatLite::SkipField(&stream, tag)) break;
+    } else if (!stream.ReadVarint32(&size) || !stream.ReadString(&content, static_cast<int>(size))) {
+      break;
+    }
+    onnx_proto::StringStringEntryProto entry;
+    if (!content.empty() && entry.ParsePartialFromString(content) && entry.key() == key) return entry.value();
+  }
+  return "";
 }
 
 ModelFile load_model(const std::string& path, std::string* content) {

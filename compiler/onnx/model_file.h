@@ -30,6 +30,10 @@ ModelFile load_model(const std::string& path, std::string* content = nullptr);
 /// The same for bytes in memory; `directory` "" refuses external data.
 ModelFile parse_model(std::string_view bytes, const std::string& directory);
 
+/// An entry of the model's metadata; empty where there is none, and where the bytes are no ONNX model. The rest of the
+/// model is skipped.
+std::string metadata_of(std::string_view bytes, const std::string& key);
+
 /// Reads `length` bytes (-1: to the end) at `offset` of a file. The location, relative to the folder in which the model
 /// was opened, must lie inside it as it is written, and symbolic links resolved inside one of the folders. Errors:
 /// kInvalidModel naming `what`.

@@ -26,6 +26,7 @@
 #include "compiler/npu/search_memo.h"
 #include "compiler/npu/task_text.h"
 #include "compiler/onnx/import.h"
+#include "compiler/onnx/model_file.h"
 #include "compiler/onnx/self_contained.h"
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/partition.h"
@@ -214,6 +215,8 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
 std::string self_contained(const std::string& path) { return onnx::self_contained(path); }
+
+std::string metadata(std::string_view bytes, const std::string& key) { return onnx::metadata_of(bytes, key); }
 
 Model Model::from_file(const std::string& path, const ImportOptions& options) {
   auto state = std::make_unique<State>();

@@ -47,6 +47,9 @@ struct ImportOptions {
 /// kUnsupported beyond 2 GiB.
 std::string self_contained(const std::string& path);
 
+/// What an entry of an ONNX model's metadata says; empty where there is none.
+std::string metadata(std::string_view bytes, const std::string& key);
+
 class Model {
  public:
   /// Errors: kIo, kInvalidModel, kUnsupported, kInvalidArgument (an override the model has no use for).

@@ -53,7 +53,7 @@ void for_each_option(Options& o, Visit&& visit) {
         0, 0);
   visit("numerics", "numerics",
         "exact: every quantised result is ONNX Runtime's; close: normalisations run as integers that may differ by a "
-        "step",
+        "step; model: as it was quantised for, exact where the model does not say",
         o.numerics, 0, 0);
   visit("max_length", "max-length",
         "Of a decoder with past and present: compiled once, for any past with which a run ends at this length; 0: for "
@@ -157,7 +157,8 @@ void set_option(CompileOptions& options, std::string_view name, std::string_view
     parse(name, value, member, low, high);
   });
   if (!known) unknown(name);
-  if (name == "numerics" && value != "exact" && value != "close") refuse(name, "exact or close", value);
+  if (name == "numerics" && value != "exact" && value != "close" && value != kNumericsOfModel)
+    refuse(name, "exact, close or model", value);
 }
 
 void check_options(const CompileOptions& options) {

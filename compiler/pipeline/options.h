@@ -29,6 +29,10 @@ struct Snapshot {
 };
 using SnapshotObserver = std::function<void(const Snapshot&)>;
 
+/// Of CompileOptions::numerics. Sessions and commands put in its place what the model says (tessera/quantised_for.h); a
+/// Model takes it as exact.
+inline constexpr const char* kNumericsOfModel = "model";
+
 struct CompileOptions {
   bool use_npu = true;
   bool cpu_codegen = true;
@@ -46,7 +50,7 @@ struct CompileOptions {
   std::string graph;
   std::string cache;  // for sessions and commands (tessera/kept_programs.h)
   std::string tuned;  // for sessions and commands, which turn it into schedules; a Model does not look at it
-  std::string numerics = "exact";
+  std::string numerics = kNumericsOfModel;
   int64_t max_length = 0;
 
   // What is no option of a word: JSON by node name ("name#2" for the second layer of a name), overriding the

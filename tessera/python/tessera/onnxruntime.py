@@ -130,10 +130,10 @@ class _Served:
         if root:
             folder = _capture.folder_of(root, self.name if self.path else "model", self.key)
             if settings.quantize:
-                made = _models.quantised(folder, settings.config, context.numerics)
+                made = _models.quantised(folder, settings.machine, context.numerics)
                 if made.exists():
                     model, self.how, root = str(made), "int8", ""
-                elif (why := _models.refused(folder, settings.config, context.numerics)) is not None:
+                elif (why := _models.refused(folder, settings.machine, context.numerics)) is not None:
                     self.tell(f"stays float: {why}", "quantised")
                     root = ""
             if root:
@@ -593,7 +593,7 @@ for _class, _names, _what in (
 
 def install(
     device="fsim",
-    config="npu256",
+    config="",
     *,
     compare=False,
     capture=None,

@@ -30,7 +30,7 @@ def parser():
     )
     add = made.add_argument
     add("--device", default="fsim", help="where sessions run, as of `tessera run`; default fsim")
-    add("--config", default="npu256", help="the machine; default npu256")
+    add("--config", default="", help="the machine; default what a model was quantised for, or npu256")
     add("--compare", action="store_true", help="ONNX Runtime runs beside it; the table tells the largest difference")
     add("--capture", default="", metavar="DIR", help="keep inputs and answers of every model, for `tessera quantize`")
     add("--quantize", default="", metavar="DIR", help="run in int8, quantised from what DIR holds; capture what is new")
@@ -54,7 +54,7 @@ def checked(settings):
     if device not in _tessera.backends():
         raise argument(f"there is no device '{settings.device}'; there are {', '.join(_tessera.backends())}")
     shipped = _tessera.shipped_configs()
-    if settings.config not in shipped:
+    if settings.config and settings.config not in shipped:
         if not pathlib.Path(settings.config).is_file():
             raise argument(f"there is no machine '{settings.config}': {', '.join(shipped)}, or give a .toml file")
         settings.config = os.path.abspath(settings.config)
@@ -86,7 +86,7 @@ def _numerics(settings):
 def prepare(settings):
     """Before the program: models that were captured earlier are quantised."""
     if settings.quantize:
-        models.quantise_all(settings.quantize, settings.config, _numerics(settings), lambda text: say(settings, text))
+        models.quantise_all(settings.quantize, settings.machine, _numerics(settings), lambda text: say(settings, text))
 
 
 def conclude(settings, page):
@@ -102,7 +102,7 @@ def conclude(settings, page):
         note = lambda text: say(settings, text)
         numerics = _numerics(settings)
         before = len(list(pathlib.Path(settings.quantize).glob("*/int8_*.onnx")))
-        made = models.quantise_all(settings.quantize, settings.config, numerics, note)
+        made = models.quantise_all(settings.quantize, settings.machine, numerics, note)
         if len(list(pathlib.Path(settings.quantize).glob("*/int8_*.onnx"))) > before:
             note(f"{made} models are quantised in '{settings.quantize}'; the next run takes them")
     if page:

@@ -16,11 +16,11 @@ SITE = pathlib.Path(__file__).resolve().parent / "site"
 
 @dataclasses.dataclass
 class Settings:
-    """device, config, options: of each tessera.Session. folder: where processes write what they did, or "". capture,
+    """device, config ("": as each model says), options: of each tessera.Session. folder: where processes write what they did, or "". capture,
     quantize: folders, or "". samples, megabytes: bounds of what is captured of one model."""
 
     device: str = "fsim"
-    config: str = "npu256"
+    config: str = ""
     options: dict = dataclasses.field(default_factory=dict)
     compare: bool = False
     capture: str = ""
@@ -30,6 +30,11 @@ class Settings:
     report: bool = False
     quiet: bool = False
     folder: str = ""
+
+    @property
+    def machine(self):
+        """The machine that models are quantised for."""
+        return self.config or "npu256"
 
     @classmethod
     def from_environment(cls):

@@ -4,6 +4,9 @@ the CPU, which is an instant's work as no schedule is looked for; or predicted c
 compilation."""
 
 import dataclasses
+import pathlib
+
+import _tessera
 
 
 @dataclasses.dataclass
@@ -34,6 +37,11 @@ def static_shapes(model, fixed=None):
                 for k, d in enumerate(dims)
             ]
     return shapes
+
+
+def text_of_machine(config):
+    """A machine as another computer knows it: the name of a shipped one, or the text of the file."""
+    return config if config in _tessera.shipped_configs() else pathlib.Path(config).read_text(encoding="utf-8")
 
 
 def place(model, config="npu256", shapes=None, numerics="exact"):

@@ -505,7 +505,7 @@ class Quantization:
             "samples": self.calibrated.samples,
             "seed": self.seed,
             "scales": "powers of two" if self.options.power_of_two else "any",
-            "config": self.options.config,
+            "config": place.text_of_machine(self.options.config),
             "numerics": self.options.numerics,
         }
 

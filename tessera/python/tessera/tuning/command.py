@@ -18,7 +18,7 @@ def arguments(words):
         epilog="Example: tessera tune model_int8.onnx --config npu256 --trials 200 --db tuned.db",
     )
     parser.add_argument("model", help="ONNX file")
-    parser.add_argument("--config", default="npu256", help="machine: a name or a .toml file (npu256)")
+    parser.add_argument("--config", default="", help="machine: a name or a .toml file (the model's, or npu256)")
     parser.add_argument("--trials", type=int, default=200, help="schedules of the model that the judge measures (200)")
     parser.add_argument("--judge", default="sysc", help="who measures: replay, sysc or rtl (sysc)")
     parser.add_argument(

@@ -154,7 +154,7 @@ class Tuner:
 
 def tune(
     model,
-    config="npu256",
+    config="",
     *,
     trials=200,
     judge="sysc",
@@ -168,7 +168,8 @@ def tune(
     dram_latency=None,
     dram_bandwidth=None,
 ):
-    """Looks for schedules of a model. model: path of an ONNX file, or its bytes. trials: schedules of the whole model
+    """Looks for schedules of a model. model: path of an ONNX file, or its bytes. config: a machine by name or a file;
+    "": what the model was quantised for, or npu256. trials: schedules of the whole model
     that the judge ("replay", "sysc", "rtl") measures. search: "annealing", "evolutionary", "optuna" or "random".
     cost_model: who chooses what an evolution replays, "closed-form" or "learned". workers: processes, or "dask",
     "dask:N", "dask:tcp://HOST:PORT". database: a path. progress: called with lines of text. Returns an Outcome; errors
@@ -193,7 +194,7 @@ def tune(
     options = {"dram_latency": dram_latency, "dram_bandwidth": dram_bandwidth}
     options = {name: str(value) for name, value in options.items() if value is not None}
     settings = {
-        "config": text_of(config),
+        "config": text_of(config or _tessera.machine_of(data)),
         "shapes": dict(shapes or {}),
         "options": options,
         "judge": judge,
