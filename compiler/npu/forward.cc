@@ -276,10 +276,12 @@ class Forwarding {
     StreamValues values(config_);
     for (size_t i = 0; i < stream_.size(); ++i) {
       if (!stream_[i].kept) continue;
-      const Streamed fetched = stream_[i];  // what a copy writes is what its LOAD would have
-      if (std::holds_alternative<isa::Load>(fetched.instruction) && loads_.count(i) == 0) {
-        if (const auto runs = arena_runs(fetched.instruction)) replace(i, *runs, values);
+      if (!std::holds_alternative<isa::Load>(stream_[i].instruction) || loads_.count(i) != 0) {
+        values.run(stream_[i].instruction, stream_[i].work);
+        continue;
       }
+      const Streamed fetched = stream_[i];  // what a copy writes is what its LOAD would have
+      if (const auto runs = arena_runs(fetched.instruction)) replace(i, *runs, values);
       values.run(fetched.instruction, fetched.work);
     }
     return !copies_.empty();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers by lane for the scratchpads, by run for the arena.
+// Numbers by byte: of whole scratchpads, and of the pages of the arena that were touched.
 #include "compiler/npu/stream_values.h"
 
 #include <algorithm>
@@ -104,12 +104,10 @@ bool copies(const isa::Alu& alu) {
 }
 
 StreamValues::StreamValues(const isa::MachineConfig& config)
-    : config_(config),
-      lanes_(config.entry_bytes(Space::kInp)),
-      inp_(static_cast<size_t>(config.depth(Space::kInp))),
-      out_(static_cast<size_t>(config.depth(Space::kOut))) {
-  for (auto* all : {&inp_, &out_}) {
-    for (Entry& entry : *all) entry.lanes.assign(static_cast<size_t>(lanes_), kUnknown);
+    : config_(config), lanes_(config.entry_bytes(Space::kInp)) {
+  for (const Space space : {Space::kInp, Space::kOut}) {
+    scratchpad(space).numbers.resize(static_cast<size_t>(config.depth(space) * lanes_), kUnknown);
+    scratchpad(space).mixed.resize(static_cast<size_t>(config.depth(space)), 0);
   }
 }
 
@@ -127,48 +125,97 @@ void StreamValues::run(const isa::Instruction& instruction, const emit::Work& wo
 }
 
 void StreamValues::note(Space space, int64_t entry) {
-  const Number number = entry_at(space, entry).lanes.front();
-  if (number != kUnknown && number % lanes_ == 0) places_[number].push_back({space, entry});
+  const Number number = *lanes_of(space, entry);
+  if (number == kUnknown || number % lanes_ != 0) return;
+  const size_t at = number / static_cast<Number>(lanes_);
+  if (places_.size() <= at) places_.resize(std::max(at + 1, 2 * places_.size()));
+  const auto node = static_cast<int32_t>(nodes_.size());
+  nodes_.push_back({{space, entry}, -1});
+  List& list = places_[at];
+  (list.first < 0 ? list.first : nodes_[static_cast<size_t>(list.last)].next) = node;
+  list.last = node;
 }
 
 void StreamValues::name(Space space, int64_t at) {
-  Entry& entry = entry_at(space, at);
+  Number* lanes = lanes_of(space, at);
   const auto unknown = [](Number number) { return number == kUnknown; };
-  if (entry.mixed || !std::all_of(entry.lanes.begin(), entry.lanes.end(), unknown)) return;
-  std::iota(entry.lanes.begin(), entry.lanes.end(), fresh());
+  if (mixed(space, at) != 0 || !std::all_of(lanes, lanes + lanes_, unknown)) return;
+  std::iota(lanes, lanes + lanes_, fresh());
   note(space, at);
 }
 
-const std::vector<StreamValues::Place>& StreamValues::places(Number number) {
-  std::vector<Place>& all = places_[number / static_cast<Number>(lanes_) * static_cast<Number>(lanes_)];
-  std::erase_if(all, [&](const Place& place) {
-    const std::vector<Number>& lanes = entry_at(place.space, place.entry).lanes;
-    return lanes.front() / lanes_ != number / lanes_ || lanes.front() % lanes_ != 0;
-  });
-  return all;
+template <typename Visit>
+bool StreamValues::any_place(Number number, Visit&& visit) {
+  const size_t at = number / static_cast<Number>(lanes_);
+  if (at >= places_.size()) return false;
+  List& list = places_[at];
+  int32_t before = -1;
+  for (int32_t i = list.first; i >= 0;) {
+    const auto [place, next] = nodes_[static_cast<size_t>(i)];
+    const Number first = *lanes_of(place.space, place.entry);
+    if (first / lanes_ == number / lanes_ && first % lanes_ == 0) {
+      if (visit(place)) return true;
+      before = i;
+    } else {  // something else stands there now
+      (before < 0 ? list.first : nodes_[static_cast<size_t>(before)].next) = next;
+      if (next < 0) list.last = before;
+    }
+    i = next;
+  }
+  return false;
 }
 
-void StreamValues::numbers_in_dram(int64_t begin, int64_t count, Number* numbers) const {
-  std::fill_n(numbers, count, kUnknown);
-  const int64_t end = begin + count;
-  auto run = dram_.upper_bound(begin);
-  if (run != dram_.begin() && std::prev(run)->second.end > begin) --run;
-  for (; run != dram_.end() && run->first < end; ++run) {
-    const int64_t from = std::max(begin, run->first), to = std::min(end, run->second.end);
-    std::iota(numbers + (from - begin), numbers + (to - begin),
-              run->second.first + static_cast<Number>(from - run->first));
+bool StreamValues::maybe_elsewhere(Number number, std::array<bool, 2> spaces, bool from_here, Space here,
+                                   int64_t byte) {
+  bool other = false;
+  any_place(number, [&](const Place& place) {
+    if (from_here && place.space == here && place.entry * lanes_ + number % lanes_ == byte) return true;
+    other = other || spaces[place.space == Space::kInp ? 0 : 1];
+    return other;
+  });
+  return other;
+}
+
+template <typename Visit>
+void StreamValues::each_page(int64_t begin, int64_t count, bool make, Visit&& visit) {
+  for (int64_t done = 0; done < count;) {
+    const int64_t page = (begin + done) / kPage, at = (begin + done) % kPage, part = std::min(kPage - at, count - done);
+    if (page != last_page_ || (last_numbers_ == nullptr && make)) {
+      const auto found = dram_.find(page);
+      last_page_ = page;
+      last_numbers_ = found == dram_.end() ? nullptr : found->second.get();
+      if (last_numbers_ == nullptr && make) last_numbers_ = (dram_[page] = std::make_unique<Page>()).get();
+    }
+    visit(last_numbers_ == nullptr ? nullptr : last_numbers_->data() + at, done, part);
+    done += part;
   }
+}
+
+void StreamValues::numbers_in_dram(int64_t begin, int64_t count, Number* numbers) {
+  each_page(begin, count, false, [&](const Number* from, int64_t offset, int64_t part) {
+    if (from == nullptr)
+      std::fill_n(numbers + offset, part, kUnknown);
+    else
+      std::copy_n(from, part, numbers + offset);
+  });
+}
+
+void StreamValues::set_in_dram(int64_t begin, int64_t count, const Number* numbers) {
+  each_page(begin, count, true,
+            [&](Number* to, int64_t offset, int64_t part) { std::copy_n(numbers + offset, part, to); });
 }
 
 void StreamValues::forget_dram(int64_t begin, int64_t end) {
-  auto run = dram_.lower_bound(begin);
-  if (run != dram_.begin() && std::prev(run)->second.end > begin) --run;
-  while (run != dram_.end() && run->first < end) {
-    const auto [from, old] = *run;
-    run = dram_.erase(run);
-    if (from < begin) dram_[from] = {begin, old.first};
-    if (old.end > end) dram_[end] = {old.end, old.first + static_cast<Number>(end - from)};
+  if ((end - begin) / kPage > static_cast<int64_t>(dram_.size())) {  // more than there is
+    for (auto& [page, numbers] : dram_) {
+      const int64_t from = std::max(begin - page * kPage, int64_t{0}), to = std::min(end - page * kPage, kPage);
+      if (from < to) std::fill(numbers->begin() + from, numbers->begin() + to, kUnknown);
+    }
+    return;
   }
+  each_page(begin, end - begin, false, [](Number* numbers, int64_t, int64_t part) {
+    if (numbers != nullptr) std::fill_n(numbers, part, kUnknown);
+  });
 }
 
 void StreamValues::forget(const emit::Work& work, bool transfer, bool all) {
@@ -178,9 +225,9 @@ void StreamValues::forget(const emit::Work& work, bool transfer, bool all) {
     const auto space = static_cast<Space>(touch.memory);
     if (touch.memory >= isa::kSpaces || (space != Space::kInp && space != Space::kOut)) continue;
     for (int64_t at = touch.begin / lanes_; at * lanes_ < touch.end; ++at) {
-      Entry& entry = entry_at(space, at);
-      std::fill(entry.lanes.begin(), entry.lanes.end(), kUnknown);
-      entry.mixed = transfer || (entry.mixed && !all);
+      std::fill_n(lanes_of(space, at), lanes_, kUnknown);
+      uint8_t& parts = mixed(space, at);
+      parts = static_cast<uint8_t>(transfer || (parts != 0 && !all));
     }
   }
 }
@@ -190,20 +237,22 @@ void StreamValues::load(const Runs& runs) {
   for (size_t i = 0; i < from.size(); ++i) {
     for (int64_t done = 0; done < runs.length;) {
       const int64_t at = to[i] + done, lane = at % lanes_, count = std::min(lanes_ - lane, runs.length - done);
-      Entry& entry = entry_at(runs.space, at / lanes_);
-      if (count == lanes_) entry.mixed = false;
-      if (lane != 0) entry.mixed = true;
-      if (lane == 0 && !entry.mixed) std::fill(entry.lanes.begin(), entry.lanes.end(), kUnknown);
-      const auto lanes = entry.lanes.begin() + lane;
-      numbers_in_dram(from[i] + done, count, &*lanes);
+      uint8_t& parts = mixed(runs.space, at / lanes_);
+      if (count == lanes_) parts = 0;
+      if (lane != 0) parts = 1;
+      Number* const entry = lanes_of(runs.space, at / lanes_);
+      if (lane == 0 && parts == 0) std::fill_n(entry, lanes_, kUnknown);
+      Number* const lanes = entry + lane;
+      numbers_in_dram(from[i] + done, count, lanes);
+      bool made = false;
       for (int64_t k = 0, end = 0; k < count; k = end) {
         end = k + 1;
         if (lanes[k] != kUnknown) continue;
         while (end < count && lanes[end] == kUnknown) ++end;
-        const Number number = fresh() + static_cast<Number>(lane + k);
-        std::iota(lanes + k, lanes + end, number);
-        dram_[from[i] + done + k] = {from[i] + done + end, number};
+        std::iota(lanes + k, lanes + end, fresh() + static_cast<Number>(lane + k));
+        made = true;
       }
+      if (made) set_in_dram(from[i] + done, count, lanes);
       note(runs.space, at / lanes_);
       done += count;
     }
@@ -213,23 +262,8 @@ void StreamValues::load(const Runs& runs) {
 void StreamValues::store(const Runs& runs) {
   const std::vector<int64_t> from = addresses_of(runs.scratchpad), to = addresses_of(runs.dram);
   for (size_t i = 0; i < from.size(); ++i) {
-    for (int64_t done = 0; done < runs.length;) {
-      const int64_t at = from[i] + done, lane = at % lanes_, count = std::min(lanes_ - lane, runs.length - done);
-      Entry& entry = entry_at(runs.space, at / lanes_);
-      name(runs.space, at / lanes_);
-      const int64_t begin = to[i] + done;
-      forget_dram(begin, begin + count);
-      for (int64_t k = 0; k < count;) {
-        const Number first = entry.lanes[static_cast<size_t>(lane + k)];
-        int64_t end = k + 1;
-        while (end < count && first != kUnknown &&
-               entry.lanes[static_cast<size_t>(lane + end)] == first + static_cast<Number>(end - k))
-          ++end;
-        if (first != kUnknown) dram_[begin + k] = {begin + end, first};
-        k = end;
-      }
-      done += count;
-    }
+    for (int64_t at = from[i] / lanes_; at * lanes_ < from[i] + runs.length; ++at) name(runs.space, at);
+    set_in_dram(to[i], runs.length, &byte_at(runs.space, from[i]));
   }
 }
 
@@ -240,8 +274,10 @@ void StreamValues::copy(const isa::Alu& alu) {
   const std::vector<int64_t> sources = addresses_of(from), results = addresses_of(to);
   for (size_t i = 0; i < sources.size(); ++i) {
     name(space(alu.src), sources[i]);
-    const Entry source = entry_at(space(alu.src), sources[i]);
-    entry_at(space(alu.dst), results[i]) = source;
+    const Number* const source = lanes_of(space(alu.src), sources[i]);
+    Number* const result = lanes_of(space(alu.dst), results[i]);
+    if (source != result) std::copy_n(source, lanes_, result);
+    mixed(space(alu.dst), results[i]) = mixed(space(alu.src), sources[i]);
     note(space(alu.dst), results[i]);
   }
 }
@@ -251,20 +287,24 @@ std::optional<Elsewhere> StreamValues::elsewhere(Space space, const Walk& walk, 
   for (size_t k = 0; k < walk.stride.size(); ++k) {
     if (walk.stride[k] == 0) moving.extent[k] = 1;
   }
-  if (entry_at(space, walk.first).lanes.front() == kUnknown || moving.size() * lanes_ > kMostBytes) return {};
+  const Number first = *lanes_of(space, walk.first);
+  if (first == kUnknown || first % lanes_ != 0 || moving.size() * lanes_ > kMostBytes) return {};
+  if (!maybe_elsewhere(first, spaces, true, space, walk.first * lanes_)) return {};
   Wanted wanted{{}, lanes_, lanes_};
   bool known = true;
   moving.each([&](int64_t at) {
-    const Entry& entry = entry_at(space, at);
-    const bool parts = entry.mixed && std::find(entry.lanes.begin(), entry.lanes.end(), kUnknown) != entry.lanes.end();
-    known = known && !parts && entry.lanes.front() != kUnknown;
-    wanted.numbers.insert(wanted.numbers.end(), entry.lanes.begin(), entry.lanes.end());
+    const Number* const lanes = lanes_of(space, at);
+    const bool parts = mixed(space, at) != 0 && std::find(lanes, lanes + lanes_, kUnknown) != lanes + lanes_;
+    known = known && !parts && *lanes != kUnknown;
+    wanted.numbers.insert(wanted.numbers.end(), lanes, lanes + lanes_);
   });
   if (!known) return {};
   return find(moving, wanted, spaces, true, space);
 }
 
 std::optional<Elsewhere> StreamValues::elsewhere(const Runs& store) {
+  const Number first = byte_at(store.space, store.scratchpad.first);
+  if (first == kUnknown || !maybe_elsewhere(first, {false, true}, true, store.space, store.scratchpad.first)) return {};
   Wanted wanted{{}, store.length, 1};
   bool known = true;
   store.scratchpad.each([&](int64_t at) {
@@ -279,6 +319,10 @@ std::optional<Elsewhere> StreamValues::elsewhere(const Runs& store) {
 
 std::optional<Elsewhere> StreamValues::on_chip(const Runs& load, Walk& walk) {
   if (load.scratchpad.first % lanes_ != 0) return {};
+  Number first = kUnknown;
+  numbers_in_dram(load.dram.first, 1, &first);
+  if (first == kUnknown || first % lanes_ != 0) return {};
+  if (!maybe_elsewhere(first, {true, true}, false, load.space, 0)) return {};
   walk = load.scratchpad;
   Walk dram = load.dram;
   for (size_t k = 0; k < walk.stride.size(); ++k) {
@@ -296,7 +340,7 @@ std::optional<Elsewhere> StreamValues::on_chip(const Runs& load, Walk& walk) {
   for (size_t i = 0; i < from.size(); ++i) {
     for (int64_t done = 0; done < load.length; done += lanes_) {
       const int64_t count = std::min(lanes_, load.length - done);
-      if (count < lanes_ && entry_at(load.space, (to[i] + done) / lanes_).mixed) return {};
+      if (count < lanes_ && mixed(load.space, (to[i] + done) / lanes_) != 0) return {};
       const size_t step = wanted.numbers.size();
       wanted.numbers.resize(step + static_cast<size_t>(lanes_), kUnknown);
       Number* const numbers = wanted.numbers.data() + step;
@@ -310,7 +354,11 @@ std::optional<Elsewhere> StreamValues::on_chip(const Runs& load, Walk& walk) {
 std::optional<Elsewhere> StreamValues::find(const Walk& walk, const Wanted& wanted, std::array<bool, 2> spaces,
                                             bool from_here, Space here) {
   const Number number = *wanted.step(0);
-  const std::vector<Place> candidates = places(number);
+  std::vector<Place> candidates;
+  any_place(number, [&](const Place& place) {
+    candidates.push_back(place);
+    return false;
+  });
   for (const Place& place : candidates) {
     const int64_t first = (place.entry * lanes_ + number % lanes_) / wanted.scale;
     if (from_here && place.space == here && first == walk.first) return {};
@@ -322,10 +370,12 @@ std::optional<Elsewhere> StreamValues::find(const Walk& walk, const Wanted& want
 
 std::optional<int64_t> StreamValues::address_of(const Wanted& wanted, int64_t flat, Space space) {
   const Number number = *wanted.step(flat);
-  for (const Place& place : places(number)) {
-    if (place.space == space && holds(place, number)) return (place.entry * lanes_ + number % lanes_) / wanted.scale;
-  }
-  return std::nullopt;
+  std::optional<int64_t> address;
+  any_place(number, [&](const Place& place) {
+    if (place.space == space && holds(place, number)) address = (place.entry * lanes_ + number % lanes_) / wanted.scale;
+    return address.has_value();
+  });
+  return address;
 }
 
 std::optional<Elsewhere> StreamValues::fit(const Walk& walk, const Wanted& wanted, const Place& first) {
@@ -349,7 +399,7 @@ std::optional<Elsewhere> StreamValues::fit(const Walk& walk, const Wanted& wante
 }
 
 bool StreamValues::verify(const Walk& walk, const Wanted& wanted, const Elsewhere& found) {
-  const int64_t limit = static_cast<int64_t>(entries(found.space).size()) * lanes_;
+  const auto limit = static_cast<int64_t>(scratchpad(found.space).numbers.size());
   int64_t flat = 0;
   bool equal = true;
   each_of_parts(walk, found.first, found.parts, [&](int64_t at) {

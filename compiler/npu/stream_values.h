@@ -6,7 +6,7 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -66,35 +66,49 @@ class StreamValues {
   using Number = uint32_t;
   static constexpr Number kUnknown = 0;
 
-  struct Entry {
-    std::vector<Number> lanes;
-    bool mixed = false;  // parts of it come from several transfers
+  /// INP or OUT: the numbers of all bytes, and the entries of which parts come from several transfers.
+  struct Scratchpad {
+    std::vector<Number> numbers;
+    std::vector<uint8_t> mixed;
   };
   struct Place {
     isa::Space space;
     int64_t entry;
   };
-  struct Run {
-    int64_t end = 0;
-    Number first = kUnknown;
+  /// Places of an entry's number, oldest first: the first and the last in nodes_; -1: none.
+  struct List {
+    int32_t first = -1, last = -1;
   };
+  struct Node {
+    Place place;
+    int32_t next;
+  };
+  static constexpr int64_t kPage = 4096;  // bytes
+  using Page = std::array<Number, kPage>;
 
-  std::vector<Entry>& entries(isa::Space space) { return space == isa::Space::kInp ? inp_ : out_; }
-  Entry& entry_at(isa::Space space, int64_t entry) { return entries(space)[static_cast<size_t>(entry)]; }
-  Number& byte_at(isa::Space space, int64_t byte) {
-    return entry_at(space, byte / lanes_).lanes[static_cast<size_t>(byte % lanes_)];
-  }
+  Scratchpad& scratchpad(isa::Space space) { return space == isa::Space::kInp ? inp_ : out_; }
+  Number* lanes_of(isa::Space space, int64_t entry) { return scratchpad(space).numbers.data() + entry * lanes_; }
+  uint8_t& mixed(isa::Space space, int64_t entry) { return scratchpad(space).mixed[static_cast<size_t>(entry)]; }
+  Number& byte_at(isa::Space space, int64_t byte) { return scratchpad(space).numbers[static_cast<size_t>(byte)]; }
   Number fresh() { return ++last_ * static_cast<Number>(lanes_); }
   void note(isa::Space space, int64_t entry);
   /// Gives an entry of which nothing is known a number.
   void name(isa::Space space, int64_t entry);
-  const std::vector<Place>& places(Number number);
+  /// Calls visit(place) of a number's places, oldest first, until it says true; whether it did.
+  template <typename Visit>
+  bool any_place(Number number, Visit&& visit);
+  /// Whether there is a place to look at before that which is read now.
+  bool maybe_elsewhere(Number number, std::array<bool, 2> spaces, bool from_here, isa::Space here, int64_t byte);
   bool holds(const Place& place, Number number) {
     return byte_at(place.space, place.entry * lanes_ + number % lanes_) == number;
   }
 
-  /// Of `count` bytes from one on.
-  void numbers_in_dram(int64_t begin, int64_t count, Number* numbers) const;
+  /// Calls visit(numbers, offset, count) of parts of `count` bytes from one on; `numbers` is null where none has one,
+  /// unless pages are to be made.
+  template <typename Visit>
+  void each_page(int64_t begin, int64_t count, bool make, Visit&& visit);
+  void numbers_in_dram(int64_t begin, int64_t count, Number* numbers);
+  void set_in_dram(int64_t begin, int64_t count, const Number* numbers);
   void forget_dram(int64_t begin, int64_t end);
   void forget(const emit::Work& work, bool transfer, bool all);
   void load(const Runs& runs);
@@ -116,9 +130,12 @@ class StreamValues {
 
   const isa::MachineConfig& config_;
   const int64_t lanes_;
-  std::vector<Entry> inp_, out_;
-  std::unordered_map<Number, std::vector<Place>> places_;  // by entry's number
-  std::map<int64_t, Run> dram_;                            // by the first byte behind kArenaBase
+  Scratchpad inp_, out_;
+  std::vector<List> places_;  // by entry's number / lanes
+  std::vector<Node> nodes_;
+  std::unordered_map<int64_t, std::unique_ptr<Page>> dram_;  // behind kArenaBase
+  int64_t last_page_ = -1;                                   // that was looked for
+  Page* last_numbers_ = nullptr;
   Number last_ = 0;
 };
 

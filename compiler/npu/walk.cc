@@ -29,18 +29,6 @@ std::optional<LoopParts> even_parts(int64_t extent, const std::function<std::opt
   return parts;
 }
 
-void each_of_parts(const Walk& walk, int64_t first, const NestParts& parts, const std::function<void(int64_t)>& visit) {
-  for (int64_t flat = 0, count = walk.size(); flat < count; ++flat) {
-    int64_t rest = flat, at = first;
-    for (size_t k = walk.extent.size(); k-- > 0; rest /= walk.extent[k]) {
-      int64_t index = rest % walk.extent[k];
-      for (auto part = parts[k].rbegin(); part != parts[k].rend(); index /= part->extent, ++part)
-        at += index % part->extent * part->stride;
-    }
-    visit(at);
-  }
-}
-
 Loops loops_of(isa::Alu& alu, Strides& moves) {
   Loops loops{&alu.extent, {&moves}, &alu.reduce, &alu.param_loop};
   for (Strides* strides : {&alu.src_stride, &alu.dst_stride, &alu.second_stride}) {

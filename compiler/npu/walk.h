@@ -24,10 +24,16 @@ struct Walk {
   /// Calls visit(address) in order.
   template <typename Visit>
   void each(Visit&& visit) const {
-    for (int64_t flat = 0, count = size(); flat < count; ++flat) {
-      int64_t rest = flat, at = first;
-      for (size_t k = extent.size(); k-- > 0; rest /= extent[k]) at += rest % extent[k] * stride[k];
+    std::array<int64_t, 6> index{};
+    int64_t at = first;
+    for (int64_t count = size(); count > 0; --count) {
       visit(at);
+      for (size_t k = extent.size(); k-- > 0;) {
+        at += stride[k];
+        if (++index[k] < extent[k]) break;
+        at -= extent[k] * stride[k];
+        index[k] = 0;
+      }
     }
   }
 };
@@ -54,7 +60,25 @@ using NestParts = std::array<LoopParts, 6>;
 std::optional<LoopParts> even_parts(int64_t extent, const std::function<std::optional<int64_t>(int64_t)>& offset);
 
 /// Calls visit(address) in the order of the walk's loops, which are in parts.
-void each_of_parts(const Walk& walk, int64_t first, const NestParts& parts, const std::function<void(int64_t)>& visit);
+template <typename Visit>
+void each_of_parts(const Walk& walk, int64_t first, const NestParts& parts, Visit&& visit) {
+  std::vector<LoopPart> loops;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    if (parts[k].empty()) loops.push_back({walk.extent[k], 0});
+    loops.insert(loops.end(), parts[k].begin(), parts[k].end());
+  }
+  std::vector<int64_t> index(loops.size(), 0);
+  int64_t at = first;
+  for (int64_t count = walk.size(); count > 0; --count) {
+    visit(at);
+    for (size_t k = loops.size(); k-- > 0;) {
+      at += loops[k].stride;
+      if (++index[k] < loops[k].extent) break;
+      at -= loops[k].extent * loops[k].stride;
+      index[k] = 0;
+    }
+  }
+}
 
 using Strides = std::array<int16_t, 6>;
 
