@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <thread>
 
 #include "compiler/npu/assemble.h"
+#include "compiler/npu/at_once.h"
 #include "compiler/npu/lower.h"
 #include "compiler/npu/plan.h"
 #include "compiler/schedule/nest_text.h"
@@ -29,6 +31,8 @@ constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, an
 constexpr int64_t kAsCompiled = 1500;
 /// Instructions up to which the last unit that the bus bounds is judged by the whole stream.
 constexpr int64_t kPolished = 30000;
+/// Threads that look for schedules.
+constexpr size_t kMostHands = 8;
 /// Layouts of a chain's first input that are judged.
 constexpr size_t kChainLayouts = 3;
 
@@ -98,9 +102,6 @@ Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Opt
       options_(options),
       machine_(machine_of(config, options)),
       goal_{!options.virtual_threads, options.traffic_weight},
-      searcher_(schedule::make_searcher(options.search)),
-      model_(schedule::make_cost_model(options.cost_model, machine_)),
-      judge_(schedule::make_cost_model(options.judge, machine_)),
       placements_(places_apart(graph, options)),
       feeds_(feeds_next(graph)),
       memo_(options.memo != nullptr && options.memo->serves(config, options) ? *options.memo : own_memo_),
@@ -108,6 +109,11 @@ Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Opt
       machine_text_(replays_ != nullptr ? replayed_on(config, options) : ""),
       log_(options.search_log != nullptr ? *options.search_log : own_log_),
       known_pieces_(log_.pieces.size()) {
+  const bool alone = options.judge != kReplayJudge || replays_ != nullptr;
+  const size_t threads = std::max(std::thread::hardware_concurrency(), 1u);
+  for (size_t h = 0; h < (alone ? 1 : std::min(threads, kMostHands)); ++h)
+    hands_.push_back({schedule::make_searcher(options.search), schedule::make_cost_model(options.cost_model, machine_),
+                      schedule::make_cost_model(options.judge, machine_)});
   log_.searcher = options.search;
   log_.cost_model = options.cost_model;
   log_.judge = options.judge;
@@ -159,10 +165,10 @@ std::optional<Cost> Planner::remembered(std::optional<uint32_t> subject, const s
 }
 
 template <typename Plan>
-double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, const Plan& plan,
+double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, const Plan& plan, Hand& hand,
                       std::optional<uint32_t> known) {
   candidate.replayed = remembered(known, known ? plan_key(plan) : "", [&](SlotLog& slots) {
-    const Cost cost = judge_->cost(subject, plan);
+    const Cost cost = hand.judge->cost(subject, plan);
     if (known) slots = static_cast<const LoggedLowering*>(subject.lowering)->slots();
     return std::optional(cost);
   });
@@ -173,13 +179,13 @@ double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, c
 std::vector<Planner::Ranked> Planner::choose(const Task& task, SearchLog::Piece& piece) {
   const std::string key = search_key(task);
   auto known = memo_.tasks.find(key);
-  if (known == memo_.tasks.end()) known = memo_.tasks.emplace(key, search(task, key)).first;
+  if (known == memo_.tasks.end()) known = memo_.tasks.emplace(key, search(task, key, hands_.front())).first;
   piece.candidates = known->second.candidates;
   return known->second.best;
 }
 
 /// Of the searcher's schedules for each layout those whose stream does best, best first.
-Found<Schedule> Planner::search(const Task& task, const std::string& key) {
+Found<Schedule> Planner::search(const Task& task, const std::string& key, Hand& hand) {
   const std::optional<uint32_t> number = known_as(key);
   SearchLog::Piece piece;
   std::vector<Ranked> all;
@@ -189,7 +195,7 @@ Found<Schedule> Planner::search(const Task& task, const std::string& key) {
     const Subject subject{{&nest}, &lowering};
     std::vector<schedule::Ranked<Schedule>> found;
     try {
-      found = searcher_->schedules(subject, machine_, *model_, goal_, kTrials);
+      found = hand.searcher->schedules(subject, machine_, *hand.model, goal_, kTrials);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kDoesNotFit) throw;
       if (reason.empty()) reason = error.what();
@@ -201,7 +207,7 @@ Found<Schedule> Planner::search(const Task& task, const std::string& key) {
       TESSERA_INVARIANT(why.empty(), "searcher '" + options_.search + "' made an illegal schedule: " + why);
       const size_t candidate = note(piece, schedule::in_short(schedule), cost);
       if (replayed > kReplayed) continue;
-      const double replay = judge(piece.candidates[candidate], subject, schedule, number);
+      const double replay = judge(piece.candidates[candidate], subject, schedule, hand, number);
       replayed += piece.candidates[candidate].replayed->instructions;
       all.push_back({{std::move(schedule), candidate}, replay});
     }
@@ -252,9 +258,9 @@ Unit Planner::single(size_t i) {
       const TaskLowering lowering(tasks[t], nest, config_, options_);
       const Subject subject{{&nest}, &lowering};
       piece.candidates.clear();
-      note(piece, schedule::in_short(schedule), model_->cost(subject, schedule));
+      note(piece, schedule::in_short(schedule), hands_.front().model->cost(subject, schedule));
       piece.candidates[0].chosen = true;
-      unit.score += judge(piece.candidates[0], subject, schedule);
+      unit.score += judge(piece.candidates[0], subject, schedule, hands_.front());
       unit.schedules.push_back(std::move(schedule));
       continue;
     }
@@ -271,7 +277,7 @@ Unit Planner::single(size_t i) {
 /// The plans of a chain for the layout of its first input that does best, those that were judged best first. Layouts
 /// differ in the first input alone; those that the model likes best are judged.
 std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const schedule::ChainTile* tile,
-                                                      const std::string& key, std::string* reason) {
+                                                      const std::string& key, std::string* reason, Hand& hand) {
   struct Layout {
     std::vector<const Nest*> nests;
     std::vector<schedule::Ranked<ChainPlan>> plans;
@@ -283,10 +289,10 @@ std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const 
     subject.lowering = &lowering;
     std::string why = schedule::chain_obstacle(subject.nests, config_);
     std::vector<schedule::Ranked<ChainPlan>> found;
-    if (why.empty() && tile == nullptr) found = searcher_->chains(subject, machine_, *model_, goal_, kChainTrials);
+    if (why.empty() && tile == nullptr) found = hand.searcher->chains(subject, machine_, *hand.model, goal_, kChainTrials);
     if (why.empty() && tile != nullptr) {
       if (auto plan = schedule::ChainPlanner(subject.nests, config_).plan(*tile, &why)) {
-        const Cost cost = model_->cost(subject, *plan);
+        const Cost cost = hand.model->cost(subject, *plan);
         found.push_back({std::move(*plan), cost, goal_.score(cost, config_)});
       }
     }
@@ -299,14 +305,15 @@ std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const 
   const std::optional<uint32_t> number = tile == nullptr ? known_as(key) : std::nullopt;
   std::optional<Found<ChainPlan>> best;
   for (size_t i = 0; i < std::min(layouts.size(), kChainLayouts); ++i) {
-    Found<ChainPlan> judged = judge_chain(chain, layouts[i].nests, std::move(layouts[i].plans), number);
+    Found<ChainPlan> judged = judge_chain(chain, layouts[i].nests, std::move(layouts[i].plans), hand, number);
     if (!best || judged.best.front().second < best->best.front().second) best = std::move(judged);
   }
   return best;
 }
 
 Found<ChainPlan> Planner::judge_chain(const Chain& chain, const std::vector<const Nest*>& nests,
-                                      std::vector<schedule::Ranked<ChainPlan>> plans, std::optional<uint32_t> known) {
+                                      std::vector<schedule::Ranked<ChainPlan>> plans, Hand& hand,
+                                      std::optional<uint32_t> known) {
   SearchLog::Piece piece;
   const ChainLowering lowering(chain, nests, config_, options_);
   const Subject subject{nests, &lowering};
@@ -315,7 +322,7 @@ Found<ChainPlan> Planner::judge_chain(const Chain& chain, const std::vector<cons
   for (auto& [plan, cost, score] : plans) {
     const size_t candidate = note(piece, in_short(plan.tile), cost);
     if (replayed > kReplayed) continue;
-    const double replay = judge(piece.candidates[candidate], subject, plan, known);
+    const double replay = judge(piece.candidates[candidate], subject, plan, hand, known);
     replayed += piece.candidates[candidate].replayed->instructions;
     judged.push_back({{std::move(plan), candidate}, replay});
   }
@@ -329,13 +336,12 @@ std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::Cha
   if (!chain) return std::nullopt;
   std::optional<Found<ChainPlan>> found;
   if (tile != nullptr) {
-    found = search_chain(*chain, tile, "", reason);
+    found = search_chain(*chain, tile, "", reason, hands_.front());
   } else {
-    std::string key;
-    for (const Task& task : chain->tasks) key += search_key(task) + "\n";
+    const std::string key = search_key(*chain);
     auto known = memo_.chains.find(key);
     if (known == memo_.chains.end())
-      known = memo_.chains.emplace(key, search_chain(*chain, nullptr, key, reason)).first;
+      known = memo_.chains.emplace(key, search_chain(*chain, nullptr, key, reason, hands_.front())).first;
     found = known->second;
     if (!found && reason != nullptr && reason->empty()) *reason = "no tile fits the scratchpads";
   }
@@ -399,7 +405,55 @@ void Planner::offer(std::vector<Cut>& cuts, Unit unit) {
   end.first = first;
 }
 
+void Planner::search_ahead() {
+  if (hands_.size() == 1) return;
+  std::map<std::string, Task> tasks;
+  std::map<std::string, Chain> chains;
+  for (size_t i = 0; i < graph_.operations.size(); ++i) {
+    if (given(i) != nullptr) continue;
+    try {
+      if (!stays(i)) {
+        for (Task& task : make_tasks(graph_, i, placements_, config_, options_)) {
+          std::string key = search_key(task);
+          if (!memo_.tasks.contains(key)) tasks.emplace(std::move(key), std::move(task));
+        }
+      }
+      for (size_t links = 2; links <= kMostLinks && may_chain(i, links); ++links) {
+        if (stays(i + links - 1)) continue;
+        auto chain = make_chain(graph_, i, links, placements_, config_, options_);
+        if (!chain) continue;
+        std::string key = search_key(*chain);
+        if (!memo_.chains.contains(key)) chains.emplace(std::move(key), std::move(*chain));
+      }
+    } catch (const Error&) {  // run() says why
+    }
+  }
+  std::vector<std::pair<const std::string, Task>*> single;
+  std::vector<std::pair<const std::string, Chain>*> several;
+  for (auto& entry : tasks) single.push_back(&entry);
+  for (auto& entry : chains) several.push_back(&entry);
+  std::vector<std::optional<Found<Schedule>>> schedules(single.size());
+  std::vector<std::optional<Found<ChainPlan>>> plans(several.size());
+  at_once(hands_.size(), several.size() + single.size(), [&](size_t item, size_t hand) {
+    try {
+      if (item < several.size())
+        plans[item] = search_chain(several[item]->second, nullptr, several[item]->first, nullptr, hands_[hand]);
+      else
+        schedules[item - several.size()] =
+            search(single[item - several.size()]->second, single[item - several.size()]->first, hands_[hand]);
+    } catch (const Error&) {
+    }
+  });
+  for (size_t k = 0; k < single.size(); ++k) {
+    if (schedules[k]) memo_.tasks.emplace(single[k]->first, std::move(*schedules[k]));
+  }
+  for (size_t k = 0; k < several.size(); ++k) {
+    if (plans[k]) memo_.chains.emplace(several[k]->first, std::move(plans[k]));
+  }
+}
+
 std::vector<Unit> Planner::run() {
+  search_ahead();
   const size_t count = graph_.operations.size();
   std::vector<Cut> cuts(count + 1);  // by the operation before which a unit ends
   cuts[0].score = 0;
@@ -493,9 +547,8 @@ void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& uni
   }
 }
 
-template <typename Plan>
-void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
-                   const std::function<std::optional<Cost>()>& cost) {
+template <typename Plan, typename Of>
+void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost) {
   if (others.empty()) return;
   SearchLog::Piece& piece = log_.pieces[unit.piece];
   const auto score = [&](size_t candidate, const Cost& of) {
@@ -503,56 +556,67 @@ void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
     piece.candidates[candidate].score_in_place = value;
     return value;
   };
-  const std::optional<Cost> own = cost();
+  const std::optional<Cost> own = cost(unit);
   if (!own) return;  // the judge looks at no streams
   for (SearchLog::Candidate& candidate : piece.candidates) candidate.score_in_place.reset();
   double best = score(unit.candidate, *own);
   int64_t replayed = own->instructions;
-  for (auto& [plan, candidate] : others) {
-    if (replayed + own->instructions > kReplayed) break;
-    std::swap(current, plan);
-    const Cost other = cost().value();
-    replayed += other.instructions;
-    const double value = score(candidate, other);
-    if (value < best) {
+  for (size_t first = 0; first < others.size(); first += hands_.size()) {
+    std::vector<Cost> costs(std::min(hands_.size(), others.size() - first));
+    at_once(hands_.size(), costs.size(), [&](size_t k, size_t) {
+      Unit other = unit;
+      plan_of(other) = others[first + k].plan;
+      costs[k] = cost(other).value();
+    });
+    for (size_t k = 0; k < costs.size(); ++k) {
+      auto& [plan, candidate] = others[first + k];
+      if (replayed + own->instructions > kReplayed) return;
+      replayed += costs[k].instructions;
+      const double value = score(candidate, costs[k]);
+      if (value >= best) continue;
       best = value;
+      std::swap(plan_of(unit), plan);
       piece.candidates[unit.candidate].chosen = false;
       piece.candidates[candidate].chosen = true;
       std::swap(unit.candidate, candidate);
-    } else {
-      std::swap(current, plan);
     }
   }
 }
 
-void Planner::choose_strips(Unit& unit, const std::function<std::optional<Cost>()>& cost) {
-  const auto set = [&](int64_t strips) {
-    if (unit.chain) {
-      unit.chain->plan.tile.strips = strips;
-      for (schedule::Schedule* end : {&unit.chain->plan.schedules.front(), &unit.chain->plan.schedules.back()})
-        end->strips = strips;
-    }
-    for (size_t t = 0; t < unit.schedules.size(); ++t) {
-      const Task& task = unit.tasks[t];
-      unit.schedules[t].strips = strips;
-      unit.schedules[t] = schedule::canonical(nest_for(task, unit.schedules[t]), config_, std::move(unit.schedules[t]));
-    }
-  };
+void Planner::cut_into_strips(Unit& unit, int64_t strips) const {
+  if (unit.chain) {
+    unit.chain->plan.tile.strips = strips;
+    for (Schedule* end : {&unit.chain->plan.schedules.front(), &unit.chain->plan.schedules.back()}) end->strips = strips;
+  }
+  for (size_t t = 0; t < unit.schedules.size(); ++t) {
+    const Task& task = unit.tasks[t];
+    unit.schedules[t].strips = strips;
+    unit.schedules[t] = schedule::canonical(nest_for(task, unit.schedules[t]), config_, std::move(unit.schedules[t]));
+  }
+}
+
+void Planner::choose_strips(Unit& unit, const Costs& cost) {
   const int64_t before = unit.chain ? unit.chain->plan.tile.strips : unit.schedules.front().strips;
   if (before == 0 || given(unit.first) != nullptr) return;
-  std::optional<Cost> known = cost();
-  if (!known) return;
-  int64_t best = before;
-  double least = goal_.score(*known, config_);
-  for (const int64_t strips : schedule::kStrips) {
-    if (strips == before) continue;
-    set(strips);
-    const double score = goal_.score(cost().value(), config_);
-    if (score >= least) continue;
-    least = score;
-    best = strips;
+  std::vector<int64_t> all = {before};
+  std::copy_if(std::begin(schedule::kStrips), std::end(schedule::kStrips), std::back_inserter(all),
+               [&](int64_t strips) { return strips != before; });
+  std::vector<std::optional<Cost>> costs(all.size());
+  at_once(hands_.size(), all.size(), [&](size_t k, size_t) {
+    if (k == 0) {
+      costs[0] = cost(unit);
+      return;
+    }
+    Unit other = unit;
+    cut_into_strips(other, all[k]);
+    costs[k] = cost(other);
+  });
+  if (!costs[0]) return;  // the judge looks at no streams
+  size_t best = 0;
+  for (size_t k = 1; k < all.size(); ++k) {
+    if (goal_.score(costs[k].value(), config_) < goal_.score(*costs[best], config_)) best = k;
   }
-  set(best);
+  cut_into_strips(unit, all[best]);
 }
 
 namespace {
@@ -571,9 +635,12 @@ std::string choice_key(const Unit& unit) {
   return key;
 }
 
-std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, size_t end) {
+/// Units of a range; one that has the `other`'s operations is replaced by it.
+std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, size_t end,
+                                 const Unit* other = nullptr) {
   std::vector<const Unit*> result;
-  for (size_t u = first; u < std::min(units.size(), end); ++u) result.push_back(&units[u]);
+  for (size_t u = first; u < std::min(units.size(), end); ++u)
+    result.push_back(other != nullptr && units[u].first == other->first ? other : &units[u]);
   return result;
 }
 
@@ -593,23 +660,24 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
 }
 
 bool Planner::settle_at(std::vector<Unit>& units, size_t u) {
-  const std::vector<const Unit*> around = between(units, u - std::min<size_t>(u, 1), u + 2);
-  return settle_by(units[u], [&] { return cost_of(around); });
+  return settle_by(units[u], [&](const Unit& unit) {
+    return cost_of(between(units, u - std::min<size_t>(u, 1), u + 2, &unit));
+  });
 }
 
-bool Planner::settle_by(Unit& unit, const std::function<std::optional<Cost>()>& cost) {
+bool Planner::settle_by(Unit& unit, const Costs& cost) {
   const std::string before = choice_key(unit);
   if (unit.chain)
-    pick(unit, unit.chain->plan, unit.plans, cost);
+    pick(unit, [](Unit& of) -> ChainPlan& { return of.chain->plan; }, unit.plans, cost);
   else if (unit.tasks.size() == 1)
-    pick(unit, unit.schedules.front(), unit.others, cost);
+    pick(unit, [](Unit& of) -> Schedule& { return of.schedules.front(); }, unit.others, cost);
   choose_strips(unit, cost);
   return choice_key(unit) != before;
 }
 
 void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::vector<bool> changed) {
   const bool any = std::count(changed.begin(), changed.end(), true) > 0;
-  const std::optional<Cost> known = any ? whole(units, plan, kAsCompiled) : std::nullopt;
+  const std::optional<Cost> known = any ? whole(between(units, 0, units.size()), plan, kAsCompiled) : std::nullopt;
   if (!known) return;
   std::vector<Choices> first;
   for (const Unit& unit : units) {
@@ -618,7 +686,7 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
   }
   for (size_t u = 0; u < units.size(); ++u)
     changed[u] = (changed[u + 1] || (u > 0 && changed[u - 1])) && settle_at(units, u);
-  const Cost now = whole(units, plan, kAsCompiled).value();
+  const Cost now = whole(between(units, 0, units.size()), plan, kAsCompiled).value();
   if (now.cycles <= known->cycles && goal_.score(now, config_) < goal_.score(*known, config_)) return;
   for (size_t u = 0; u < units.size(); ++u) {
     Unit& unit = units[u];
@@ -630,9 +698,10 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
 }
 
 void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
-  if (!judge_->reads_streams()) return;
+  if (!replays()) return;
   const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
-  if (last != units.rend()) settle_by(*last, [&] { return whole(units, plan, kPolished); });
+  if (last != units.rend())
+    settle_by(*last, [&](const Unit& unit) { return whole(between(units, 0, units.size(), &unit), plan, kPolished); });
 }
 
 bool Planner::bound_by_bus(const Unit& unit) const {
@@ -648,21 +717,21 @@ bool Planner::bound_by_bus(const Unit& unit) const {
   return products > 0 && beats * config_.axi_bytes > products * emitter.bus_bytes;
 }
 
-std::optional<Cost> Planner::whole(const std::vector<Unit>& units, const MemoryPlan& plan, int64_t most) {
-  if (!judge_->reads_streams()) return std::nullopt;
+std::optional<Cost> Planner::whole(const std::vector<const Unit*>& units, const MemoryPlan& plan, int64_t most) {
+  if (!replays()) return std::nullopt;
   std::vector<LayerInfo> infos(graph_.operations.size());
   Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
-  for (const Unit& unit : units) lower_unit(unit, lowered, infos);
-  if (lowered.pushed() > most) return cost_of(between(units, 0, units.size()));
+  for (const Unit* unit : units) lower_unit(*unit, lowered, infos);
+  if (lowered.pushed() > most) return cost_of(units);
   const emit::SynchroniseOptions order = order_of(plan, options_);
   Options options = options_;
   if (lowered.pushed() > kAsCompiled) options.forward = Forward::kNever;
   Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays());
-  return judge_->cost(synchronised(std::move(finished), config_, infos.size(), order));
+  return hands_.front().judge->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 
 std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
-  if (!judge_->reads_streams()) return std::nullopt;
+  if (!replays()) return std::nullopt;
   const bool forwards = short_ && options_.forward != Forward::kNever;
   std::string key;
   for (const Unit* unit : units) key += replays_ != nullptr ? unit_key(*unit) : "";
@@ -674,7 +743,7 @@ std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
         for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
         if (forwarded) emitter.forward(read_elsewhere(units), {});
       };
-      return judge_->cost(lower_stream(config_, options_, infos.size(), append, &slots));
+      return hands_.front().judge->cost(lower_stream(config_, options_, infos.size(), append, &slots));
     };
     std::optional<Cost> best = cost(false);
     if (!forwards || !best) return best;

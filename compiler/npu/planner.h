@@ -80,7 +80,7 @@ class Planner {
   void settle(std::vector<Unit>& units, const MemoryPlan& plan);
 
   /// Whether the judge looks at finished instructions.
-  bool replays() const { return judge_->reads_streams(); }
+  bool replays() const { return hands_.front().judge->reads_streams(); }
 
  private:
   using Ranked = std::pair<Choice<schedule::Schedule>, double>;  // with the replay's score
@@ -103,9 +103,16 @@ class Planner {
   size_t open_piece(size_t first, size_t count, size_t nest, size_t nests);
   /// Notes a candidate of the piece without a replay; its number.
   size_t note(SearchLog::Piece& piece, std::string text, const schedule::Cost& estimated) const;
+  /// Who looks for candidates and judges them; those that do so at once are not the same.
+  struct Hand {
+    std::unique_ptr<schedule::Searcher> searcher;
+    std::unique_ptr<schedule::CostModel> model, judge;
+  };
+  /// What a unit costs, or another in its place: of the whole unit as it is given.
+  using Costs = std::function<std::optional<schedule::Cost>(const Unit&)>;
   /// Replays the noted candidate; its score.
   template <typename Plan>
-  double judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan,
+  double judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan, Hand& hand,
                std::optional<uint32_t> known = {});
   /// The memo's number for what the text says on this machine; nothing where there is no memo.
   std::optional<uint32_t> known_as(const std::string& text);
@@ -114,16 +121,19 @@ class Planner {
   std::optional<schedule::Cost> remembered(std::optional<uint32_t> subject, const std::string& plan, Replay&& replay);
 
   std::vector<Ranked> choose(const Task& task, SearchLog::Piece& piece);
-  Found<schedule::Schedule> search(const Task& task, const std::string& key);
+  Found<schedule::Schedule> search(const Task& task, const std::string& key, Hand& hand);
+  /// Searches of all operations and chains that the memo does not know, on all hands; those that fail are left to
+  /// run(), which knows whether anybody asks for them.
+  void search_ahead();
   schedule::Schedule legal(const Task& task, const schedule::Schedule& given) const;
   Unit single(size_t i);
   /// The chain of so many links under its best plan, or under the given tile; nothing when there is none.
   std::optional<Unit> chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason);
   Unit given_chain(size_t i, const schedule::ChainSchedule& given);
   std::optional<Found<schedule::ChainPlan>> search_chain(const Chain& chain, const schedule::ChainTile* tile,
-                                                         const std::string& key, std::string* reason);
+                                                         const std::string& key, std::string* reason, Hand& hand);
   Found<schedule::ChainPlan> judge_chain(const Chain& chain, const std::vector<const schedule::Nest*>& nests,
-                                         std::vector<schedule::Ranked<schedule::ChainPlan>> plans,
+                                         std::vector<schedule::Ranked<schedule::ChainPlan>> plans, Hand& hand,
                                          std::optional<uint32_t> known);
   /// Whether scopes, options and given schedules allow a unit of so many operations.
   bool may_chain(size_t i, size_t links) const;
@@ -138,10 +148,12 @@ class Planner {
   /// All other ways to cover the operations from `first` to `end` by units that were offered.
   std::vector<std::vector<Place>> covers(size_t first, size_t end) const;
   /// Takes the strips that do best between the neighbours.
-  void choose_strips(Unit& unit, const std::function<std::optional<schedule::Cost>()>& cost);
+  void choose_strips(Unit& unit, const Costs& cost);
+  /// The unit cut into so many strips.
+  void cut_into_strips(Unit& unit, int64_t strips) const;
   /// Settles one unit; whether another choice was made.
   bool settle_at(std::vector<Unit>& units, size_t u);
-  bool settle_by(Unit& unit, const std::function<std::optional<schedule::Cost>()>& cost);
+  bool settle_by(Unit& unit, const Costs& cost);
   /// Settles the last unit that the bus bounds by the whole stream: when its fetches come is decided far before it, and
   /// nothing behind it hides them.
   void polish(std::vector<Unit>& units, const MemoryPlan& plan);
@@ -151,7 +163,7 @@ class Planner {
   void look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::vector<bool> changed);
   /// Of the whole stream; one of `most` instructions or fewer with the times of its fetches, a short one as it is
   /// compiled; nothing where the judge looks at no streams.
-  std::optional<schedule::Cost> whole(const std::vector<Unit>& units, const MemoryPlan& plan, int64_t most);
+  std::optional<schedule::Cost> whole(const std::vector<const Unit*>& units, const MemoryPlan& plan, int64_t most);
   /// Of units behind each other, those of a short stream with what stays on the chip; nothing where the judge looks at
   /// no streams.
   std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);
@@ -162,17 +174,14 @@ class Planner {
   /// Instructions of all units.
   int64_t pushed(const std::vector<Unit>& units) const;
   /// Tries the other candidates in place of the unit's own.
-  template <typename Plan>
-  void pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
-            const std::function<std::optional<schedule::Cost>()>& cost);
+  template <typename Plan, typename Of>
+  void pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost);
 
   const Graph& graph_;
   const isa::MachineConfig& config_;
   const Options& options_;
   const schedule::Machine machine_;
   const schedule::Goal goal_;
-  const std::unique_ptr<schedule::Searcher> searcher_;
-  const std::unique_ptr<schedule::CostModel> model_, judge_;
   const std::vector<Placement> placements_;
   const std::vector<Placement>* placed_ = &placements_;  // where tensors stand now
   bool short_ = false;                                   // the stream has few instructions (kAsCompiled)
@@ -183,6 +192,7 @@ class Planner {
   SearchMemo& memo_;
   const std::shared_ptr<ReplayMemo> replays_;  // nothing: the judge is none whose answers are kept
   const std::string machine_text_;             // for its keys
+  std::vector<Hand> hands_;                    // at least one; several where the judge's answers need no memory
   std::vector<Offer> offers_;
   std::map<Place, Unit> offered_;  // units that are not in use
   SearchLog own_log_;

@@ -73,6 +73,12 @@ std::string search_key(const Task& task) {
   return printer.take() + stage_key(task);
 }
 
+std::string search_key(const Chain& chain) {
+  std::string key;
+  for (const Task& task : chain.tasks) key += search_key(task) + "\n";
+  return key;
+}
+
 std::string unit_key(const Unit& unit) {
   text::Printer printer;
   std::string key;

@@ -16,6 +16,7 @@
 
 namespace tessera::npu {
 
+struct Chain;
 struct Unit;
 
 /// Something that may be chosen, and where the log describes it.
@@ -46,8 +47,9 @@ class SearchMemo {
   std::string bound_;
 };
 
-/// What the search for a task depends on, as text.
+/// What the search for a task, or for a chain, depends on, as text.
 std::string search_key(const Task& task);
+std::string search_key(const Chain& chain);
 
 /// What the instructions of a unit depend on beside the machine, the places of its tensors included.
 std::string unit_key(const Unit& unit);
