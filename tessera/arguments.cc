@@ -23,9 +23,7 @@ bool Arguments::given(const std::string& flag) const { return command != nullptr
 
 void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
-std::string read_text(const std::string& path) {
-  return file_content(path);
-}
+std::string read_text(const std::string& path) { return file_content(path); }
 
 void write_text(const std::string& path, const std::string& text) {
   if (path.empty() || path == "-") {
@@ -95,6 +93,7 @@ compiler::CompileOptions compile_options(const Arguments& a) {
   compiler::CompileOptions options = a.compile;
   options.progress = progress(a);
   options.snapshots = snapshots(a);
+  if (a.time_passes) options.times = std::make_shared<StepTimes>();
   if (a.print_search) options.search_log = [](const std::string& text) { std::cout << text; };
   for (const std::string& file : a.schedules) {
     for (auto& [layer, schedule] : schedules_from(read_text(file), "schedule file '" + file + "'"))

@@ -30,7 +30,9 @@ struct Arguments {
   std::string html, model_explorer, explore;
   std::vector<std::string> compare;
   compiler::CompileOptions compile;  // the flags of the option table
-  bool quiet = false, check_races = false, as_json = false, brief = false, print_ir = false, print_search = false;
+  bool quiet = false, check_races = false, as_json = false, brief = false, print_ir = false, print_search = false,
+       time_passes = false;
+  std::vector<std::string> shape_ranges;  // of compile --shapes
   int64_t poison = -1, random_seed = -1;
   std::string base_address, xclbin;
   std::optional<std::string> trusted_keys;

@@ -45,7 +45,7 @@ const std::string& build() {
 std::optional<cpu::FileCache> open(const compiler::CompileOptions& options) {
   const char* variable = std::getenv(kVariable);
   const std::string wanted = !options.cache.empty() ? options.cache : variable != nullptr ? variable : "";
-  const bool watched = options.progress || options.snapshots || options.search_log || options.blank_weights;
+  const bool watched = options.snapshots || options.search_log || options.times || options.blank_weights;
   if (wanted == "off" || watched || !options.graph.empty() || compiler::plugins_loaded() || build().empty())
     return std::nullopt;
   std::filesystem::path folder = wanted;
@@ -165,23 +165,35 @@ Interface KeptPrograms::interface(const compiler::ImportOptions& import) {
   return interface;
 }
 
+std::string KeptPrograms::program_key(const compiler::ImportOptions& import, const isa::MachineConfig& config,
+                                      const compiler::CompileOptions& options) const {
+  json given{{"schedules", options.schedules}, {"machine", isa::to_toml(config)}};
+  for (const compiler::OptionInfo& info : compiler::option_table())
+    given["options"][info.name] = compiler::get_option(options, info.name);
+  // A compilation knows these two alone.
+  if (options.effort != compiler::kQuickEffort) given["options"]["effort"] = compiler::kBestEffort;
+  return key_of("program", import, given.dump());
+}
+
+std::optional<KeptProgram> KeptPrograms::find(const compiler::ImportOptions& import, const isa::MachineConfig& config,
+                                              const compiler::CompileOptions& options) const {
+  if (!files_) return std::nullopt;
+  KeptProgram program;
+  const auto kept = files_->find(program_key(import, config, options));
+  if (!kept || kept->size() <= sizeof program.close_candidates) return std::nullopt;
+  try {
+    std::memcpy(&program.close_candidates, kept->data(), sizeof program.close_candidates);
+    program.artifact = program::parse(
+        {reinterpret_cast<const uint8_t*>(kept->data()) + sizeof(int64_t), kept->size() - sizeof(int64_t)});
+    return program;
+  } catch (const Error&) {  // of no use: made anew
+    return std::nullopt;
+  }
+}
+
 KeptProgram KeptPrograms::compile(const compiler::ImportOptions& import, const isa::MachineConfig& config,
                                   const compiler::CompileOptions& options) {
-  std::string key;
-  if (files_) {
-    json given{{"schedules", options.schedules}, {"machine", isa::to_toml(config)}};
-    for (const compiler::OptionInfo& info : compiler::option_table())
-      given["options"][info.name] = compiler::get_option(options, info.name);
-    key = key_of("program", import, given.dump());
-    KeptProgram program;
-    if (const auto kept = files_->find(key); kept && kept->size() > sizeof program.close_candidates) try {
-        std::memcpy(&program.close_candidates, kept->data(), sizeof program.close_candidates);
-        program.artifact = program::parse(
-            {reinterpret_cast<const uint8_t*>(kept->data()) + sizeof(int64_t), kept->size() - sizeof(int64_t)});
-        return program;
-      } catch (const Error&) {  // of no use: made anew
-      }
-  }
+  if (auto kept = find(import, config, options)) return std::move(*kept);
   const std::unique_ptr<compiler::Model> model = imported(import);
   KeptProgram program{model->compile(config, options), 0};
   program.close_candidates = model->close_candidates();
@@ -189,7 +201,7 @@ KeptProgram KeptPrograms::compile(const compiler::ImportOptions& import, const i
     std::string content(reinterpret_cast<const char*>(&program.close_candidates), sizeof program.close_candidates);
     const std::vector<uint8_t> artifact = program::serialize(program.artifact);
     content.append(artifact.begin(), artifact.end());
-    files_->keep(key, content);
+    files_->keep(program_key(import, config, options), content);
   }
   return program;
 }

@@ -37,14 +37,21 @@ class KeptPrograms {
   /// which somebody looks on, with a graph of one's own, or in a process that has loaded plugins.
   KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options);
 
+  /// Whether programs are kept.
+  bool keeps() const { return files_.has_value(); }
   /// Errors: those of Model::from_file.
   Interface interface(const compiler::ImportOptions& import);
   /// Errors: those of Model::from_file and Model::compile. `options` are those of the constructor, or the same with
-  /// further schedules.
+  /// further schedules or another effort.
   KeptProgram compile(const compiler::ImportOptions& import, const isa::MachineConfig& config,
                       const compiler::CompileOptions& options);
+  /// What compile() would find without compiling; nothing where it would have to.
+  std::optional<KeptProgram> find(const compiler::ImportOptions& import, const isa::MachineConfig& config,
+                                  const compiler::CompileOptions& options) const;
 
  private:
+  std::string program_key(const compiler::ImportOptions& import, const isa::MachineConfig& config,
+                          const compiler::CompileOptions& options) const;
   std::string key_of(const char* what, const compiler::ImportOptions& import, const std::string& more) const;
   std::unique_ptr<compiler::Model> imported(const compiler::ImportOptions& import);
 

@@ -106,6 +106,12 @@ int tessera::run_command_line(int argc, char** argv) {
       ->allow_extra_args(false);
   compile->add_flag("--print-search", a.print_search,
                     "print the candidates of every layer with their estimated and replayed cost");
+  compile
+      ->add_option("--shapes", a.shape_ranges,
+                   "NAME=D0,D1,... with sizes N, FIRST-LAST or FIRST-LAST/STEP: compiles for all of them ahead, into "
+                   "the cache of programs, where runs find them; writes no artifact")
+      ->allow_extra_args(false);
+  compile->add_flag("--time-passes", a.time_passes, "print the seconds of each step of the compilation");
   compile->add_option("--dump-dir", a.dump_dir,
                       "folder for numbered files of the graph after every pass, which tessera-opt reads");
   common(compile);

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/step_times.h"
 #include "driver/registry.h"
 #include "isa/program/signature.h"
 #include "runtime/npy.h"
@@ -18,10 +19,11 @@
 #include "tessera/kept_programs.h"
 #include "tessera/message.h"
 #include "tessera/page.h"
-#include "tessera/quantised_for.h"
 #include "tessera/quantise.h"
+#include "tessera/quantised_for.h"
 #include "tessera/report.h"
 #include "tessera/run_report.h"
+#include "tessera/shape_ranges.h"
 #include "tessera/tuned.h"
 
 namespace tessera {
@@ -82,11 +84,28 @@ void say(const std::string& sentence) {
 /// The options of a session for a file, an ONNX model's machine and numerics among them, of which a person is told.
 SessionOptions options_for(const Arguments& a, const std::string& model) {
   SessionOptions options = session_options(a);
+  // A command runs a program once.
+  if (options.compile.effort == compiler::kAutoEffort) options.compile.effort = compiler::kBestEffort;
   const std::string bytes = read_text(model);
   if (is_artifact(bytes) || model.ends_with(".tsr")) return options;
   const std::string note = take_quantised_for(bytes, options);
   if (!a.quiet) say(note);
   return options;
+}
+
+/// A line for each step: seconds and share.
+std::string times_table(const StepTimes& times) {
+  double all = 0;
+  for (const auto& [step, seconds] : times.rows()) all += seconds;
+  std::string text;
+  const auto add = [&](const std::string& step, double seconds) {
+    char numbers[32];
+    std::snprintf(numbers, sizeof numbers, "%8.3f %5.1f %%  ", seconds, all > 0 ? 100 * seconds / all : 0.0);
+    text += numbers + step + "\n";
+  };
+  for (const auto& [step, seconds] : times.rows()) add(step, seconds);
+  add("all", all);
+  return text;
 }
 
 /// The artifact of a model. A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
@@ -96,7 +115,8 @@ KeptProgram compiled(const Arguments& a) {
   compiler::ImportOptions import = given.import;
   compiler::CompileOptions options = given.compile;
   KeptPrograms programs(a.model, true, options);
-  const auto batches = compiler::batches_of_one(programs.interface(import).inputs);
+  const auto batches =
+      compiler::batches_of_one(timed(options.times.get(), "import", [&] { return programs.interface(import); }).inputs);
   for (const auto& [name, shape] : batches) {
     import.shapes[name] = shape;
     if (!a.quiet)
@@ -108,7 +128,31 @@ KeptProgram compiled(const Arguments& a) {
     own.import = import;
     add_tuned_schedules(options, a.model, true, own);
   }
-  return programs.compile(import, config, options);
+  KeptProgram program = programs.compile(import, config, options);
+  if (options.times) std::fputs(times_table(*options.times).c_str(), stdout);
+  return program;
+}
+
+/// Programs for all shapes that will come, into the cache.
+int compile_ahead(const Arguments& a) {
+  if (!a.output.empty()) refuse("--shapes compiles many programs into the cache; leave -o out");
+  const SessionOptions given = options_for(a, a.model);
+  const auto config = isa::find_config(given.config);
+  KeptPrograms programs(a.model, true, given.compile);
+  if (!programs.keeps()) refuse("--shapes fills the cache of programs, which is off here; name a folder with --cache");
+  for (const auto& shapes : shapes_of_ranges(a.shape_ranges)) {
+    SessionOptions own = given;
+    std::string line;
+    for (const auto& [name, shape] : shapes) {
+      own.import.shapes[name] = shape;
+      line += (line.empty() ? "" : ", ") + name + " " + ops::to_string(shape);
+    }
+    if (!own.compile.tuned.empty()) add_tuned_schedules(own.compile, a.model, true, own);
+    const bool known = programs.find(own.import, config, own.compile).has_value();
+    if (!known) programs.compile(own.import, config, own.compile);
+    if (!a.quiet) std::printf("%s: %s\n", line.c_str(), known ? "was there" : "compiled");
+  }
+  return 0;
 }
 
 /// What a session gives for the model, or the content of a file that a run has written.
@@ -137,6 +181,7 @@ int compile_command(const Arguments& a) {
     write_text(a.output, model.print());
     return 0;
   }
+  if (!a.shape_ranges.empty()) return compile_ahead(a);
   const auto [artifact, close_candidates] = compiled(a);
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);

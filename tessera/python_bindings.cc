@@ -287,6 +287,9 @@ PYBIND11_MODULE(_tessera, m) {
              py::gil_scoped_release release;
              return s.to_device(value.tensor);
            })
+      .def("prepare", &Session::prepare)
+      .def("searching", &Session::searching)
+      .def("finish_search", &Session::finish_search, py::call_guard<py::gil_scoped_release>())
       .def("stats_json", [](const Session& s) { return s.stats_json(); })
       .def("report_json", [](const Session& s) { return s.report_json(); })
       .def("report_html",

@@ -15,6 +15,7 @@
 #include "tessera/kept_programs.h"
 #include "tessera/quantised_for.h"
 #include "tessera/run_report.h"
+#include "tessera/search_behind.h"
 #include "tessera/statistics.h"
 #include "tessera/trace.h"
 #include "tessera/tuned.h"
@@ -87,11 +88,15 @@ struct Session::State {
     std::unique_ptr<compiler::Model> model;  // reference device
     std::unique_ptr<runtime::Executor> executor;
     int64_t close_candidates = 0;
+    std::shared_ptr<const program::Artifact> artifact;  // that it runs
+    bool quick = false;                                 // with schedules that were not searched for
+    std::shared_ptr<const program::Artifact> better;    // takes its place at the next run
   };
   std::vector<std::unique_ptr<Entry>> entries;  // most recently used last
   const Entry* last = nullptr;
   double last_seconds = 0;
   std::mutex mutex;
+  std::optional<SearchBehind> behind;  // ends first: its thread knows this state
 
   bool reference() const { return options.device == "reference"; }
 
@@ -145,6 +150,7 @@ struct Session::State {
       return;
     }
     take_quantised_for(content, options);
+    const bool untimed = options.device == "fsim" || options.device == "xrt";
     if (!from_file) bytes = std::move(content);
     config = isa::find_config(options.config);
     open_device();  // a wrong device name fails before the model is read
@@ -165,7 +171,10 @@ struct Session::State {
              static_cast<size_t>(std::count_if(port.shape.begin(), port.shape.end(), [](int64_t d) { return d < 0; })) >
                  growing_axes;
     };
-    if (std::any_of(inputs.begin(), inputs.end(), open)) return;
+    const bool dynamic = std::any_of(inputs.begin(), inputs.end(), open);
+    if (options.compile.effort == compiler::kAutoEffort)
+      options.compile.effort = dynamic && untimed ? compiler::kTieredEffort : compiler::kBestEffort;
+    if (dynamic) return;
     Given given;
     for (const Port& port : inputs)
       if (is_dynamic(port)) given.shapes[port.name] = key_of(port, port.shape);
@@ -180,6 +189,63 @@ struct Session::State {
     return own.compile;
   }
 
+  /// The program for the entry: a quick one where the best is not known and its search goes on behind.
+  KeptProgram compile(const Given& given, const compiler::ImportOptions& import, Entry& entry) {
+    compiler::CompileOptions to = compile_options(given);
+    entry.quick = to.effort == compiler::kQuickEffort;
+    if (to.effort != compiler::kTieredEffort) return programs->compile(import, config, to);
+    to.effort = compiler::kBestEffort;
+    if (auto kept = programs->find(import, config, to)) return std::move(*kept);
+    compiler::CompileOptions quick = to;
+    quick.effort = compiler::kQuickEffort;
+    KeptProgram program = programs->compile(import, config, quick);
+    entry.quick = true;
+    search_behind(given, import, to);
+    return program;
+  }
+
+  /// Has the best program made; the run after that takes it.
+  void search_behind(const Given& given, const compiler::ImportOptions& import, const compiler::CompileOptions& to) {
+    if (!behind) behind.emplace(path.empty() ? bytes : path, !path.empty(), config);
+    behind->add(import, to, [this, given](KeptProgram best) {
+      const std::lock_guard lock(mutex);
+      const auto known =
+          std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry->given == given; });
+      Entry* entry = known == entries.end() ? nullptr : known->get();
+      if (entry == nullptr) {
+        entry = &add_entry(std::make_unique<Entry>());
+        entry->given = given;
+      }
+      entry->close_candidates = best.close_candidates;
+      entry->better = std::make_shared<const program::Artifact>(std::move(best.artifact));
+    });
+  }
+
+  Entry& add_entry(std::unique_ptr<Entry> entry) {
+    // The one whose statistics may be asked for stays.
+    if (entries.size() >= kKeptExecutables) entries.erase(entries.begin() + (entries.front().get() == last ? 1 : 0));
+    entries.push_back(std::move(entry));
+    return *entries.back();
+  }
+
+  /// Puts the better program in place of the quick one, which stays where the device has no room for the other.
+  void improve(Entry& entry) {
+    if (entry.better == nullptr) return;
+    const std::shared_ptr<const program::Artifact> better = std::move(entry.better);
+    entry.executor.reset();  // its memory first
+    try {
+      entry.executor = std::make_unique<runtime::Executor>(better, device);
+      entry.artifact = better;
+      entry.quick = false;
+    } catch (const Error&) {
+      if (entry.artifact == nullptr) {  // made ahead: there is no other
+        entry.better = better;
+        throw;
+      }
+      entry.executor = std::make_unique<runtime::Executor>(entry.artifact, device);
+    }
+  }
+
   Entry& prepare(const Given& given) {
     auto entry = std::make_unique<Entry>();
     entry->given = given;
@@ -189,17 +255,12 @@ struct Session::State {
     } else {
       compiler::ImportOptions import = options.import;
       given.add_to(import);
-      KeptProgram program = programs->compile(import, config, compile_options(given));
+      KeptProgram program = compile(given, import, *entry);
       entry->close_candidates = program.close_candidates;
-      auto artifact = std::make_shared<program::Artifact>(std::move(program.artifact));
-      entry->executor = std::make_unique<runtime::Executor>(std::move(artifact), device);
+      entry->artifact = std::make_shared<const program::Artifact>(std::move(program.artifact));
+      entry->executor = std::make_unique<runtime::Executor>(entry->artifact, device);
     }
-    if (entries.size() >= kKeptExecutables) {
-      if (last == entries.front().get()) last = nullptr;
-      entries.erase(entries.begin());
-    }
-    entries.push_back(std::move(entry));
-    return *entries.back();
+    return add_entry(std::move(entry));
   }
 
   /// The shape for which a program is compiled: what grows stays open.
@@ -331,6 +392,7 @@ std::vector<Bound> Session::run_bound(const NamedBounds& feeds, const std::vecto
     if (output.on_device) on_device[chosen.back()] = true;
   }
   State::Entry& entry = s.find(ports, values);
+  s.improve(entry);
   std::vector<Bound> results;
   if (entry.model) {
     std::vector<ops::Value> host;
@@ -391,6 +453,37 @@ void IoBinding::run() {
   outputs_ = session_.run_bound(inputs_, wanted_);
 }
 
+void Session::prepare(const std::vector<std::map<std::string, ops::Shape>>& shapes) {
+  State& s = *state_;
+  if (s.reference() || s.loaded != nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "programs are prepared of an ONNX model on a machine");
+  for (auto wanted = shapes.rbegin(); wanted != shapes.rend(); ++wanted) {  // the newest wish comes first
+    for (const auto& [name, shape] : *wanted) index_of(s.inputs, name, "input", "takes");
+    State::Given given;
+    for (const Port& port : s.inputs) {
+      if (!is_dynamic(port)) continue;
+      const auto found = wanted->find(port.name);
+      if (found == wanted->end())
+        throw Error(ErrorCode::kInvalidArgument, "input '" + port.name + "' is dynamic; give its shape, too");
+      given.shapes[port.name] = s.key_of(port, found->second);
+    }
+    const std::lock_guard lock(s.mutex);
+    const auto known = [&](const auto& entry) { return entry->given == given; };
+    if (std::any_of(s.entries.begin(), s.entries.end(), known)) continue;
+    compiler::ImportOptions import = s.options.import;
+    given.add_to(import);
+    compiler::CompileOptions to = s.compile_options(given);
+    to.effort = compiler::kBestEffort;
+    s.search_behind(given, import, to);
+  }
+}
+
+bool Session::searching() const { return state_->behind && state_->behind->busy(); }
+
+void Session::finish_search() const {
+  if (state_->behind) state_->behind->wait();
+}
+
 const program::Artifact& Session::artifact() {
   State& s = *state_;
   if (s.reference())
@@ -399,7 +492,8 @@ const program::Artifact& Session::artifact() {
   if (s.loaded) return *s.loaded;
   if (s.entries.empty())
     throw Error(ErrorCode::kInvalidArgument, "the model has dynamic dimensions; give their sizes or run it once");
-  return s.entries.back()->executor->artifact();
+  const State::Entry& entry = *s.entries.back();
+  return entry.artifact != nullptr ? *entry.artifact : *entry.better;
 }
 
 namespace {
@@ -428,7 +522,7 @@ std::string Session::stats_json(int indent) const {
   if (s.last->model) return statistics_json(s.options.device, indent);
   const program::Artifact& artifact = s.last->executor->artifact();
   return statistics_json(s.options.device, artifact, s.last->executor->report(),
-                         dram_bandwidth(s.options, artifact.config), indent, s.last->close_candidates);
+                         dram_bandwidth(s.options, artifact.config), indent, s.last->close_candidates, s.last->quick);
 }
 
 std::string Session::report_json() const {

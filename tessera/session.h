@@ -77,6 +77,15 @@ class Session {
   /// session whose device it is of, which is this one, and lives as long as anybody holds it. Errors: as run;
   /// kUnsupported on the reference device, which has no memory.
   std::vector<Bound> run_bound(const NamedBounds& feeds, const std::vector<WantedOutput>& outputs);
+  /// Compiles for shapes of the dynamic inputs that will come, on a thread of its own, the first shapes first. Returns
+  /// at once. Errors: kInvalidArgument for unknown or missing inputs; a shape that does not compile is dropped, and
+  /// told when it is run.
+  void prepare(const std::vector<std::map<std::string, ops::Shape>>& shapes);
+  /// Whether a better program than one that has run is being looked for (compiler::CompileOptions::effort). It runs
+  /// from the next run on after it has been found; results are the same.
+  bool searching() const;
+  /// Until nothing is looked for.
+  void finish_search() const;
   /// Copies a tensor to the device. Errors: kDoesNotFit, kUnsupported (strings; the reference device).
   DeviceTensor to_device(const ops::Tensor& tensor) const;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/step_times.h"
 #include "compiler/graph/passes.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/graph_text.h"
@@ -105,6 +106,7 @@ void run_pipeline(const std::vector<std::string>& pipeline, std::vector<AnyGraph
                   const Observer& observer) {
   for (const std::string& name : pipeline) {
     const Pass& pass = PassRegistry::instance().find(name);
+    const TimedStep times(context.options.times.get(), name);
     for (AnyGraph& graph : graphs) run_pass(pass, graph, context);
     if (observer) observer(name, graphs);
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/emit/predict.h"
+#include "compiler/npu/at_once.h"
 
 namespace tessera::npu {
 
@@ -59,8 +60,8 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
     return std::move(ways.back());
   }
   ways.push_back(std::move(lowered));
-  std::vector<int64_t> cycles;
-  for (Emitter& way : ways) cycles.push_back(way.assemble(prefetch, judge));
+  std::vector<int64_t> cycles(ways.size());
+  at_once(kAtOnce, ways.size(), [&](size_t way, size_t) { cycles[way] = ways[way].assemble(prefetch, judge); });
   // Of equal ones the last, which is the least changed.
   const auto best = std::min_element(cycles.rbegin(), cycles.rend());
   return std::move(ways[static_cast<size_t>(cycles.rend() - best) - 1]);

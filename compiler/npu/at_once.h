@@ -11,6 +11,9 @@
 
 namespace tessera::npu {
 
+/// Predictions of whole streams that run at once: each holds a copy of its stream.
+inline constexpr size_t kAtOnce = 3;
+
 /// Calls work(item, hand) for the items 0 to count - 1; of those that run at once each has a hand of its own, from 0 to
 /// hands - 1. Throws what the first item threw that threw something, after all have ended.
 template <typename Work>

@@ -2,6 +2,7 @@
 // The generator's main line: check, plan how each operation is run, place tensors, lower, then synchronise the whole
 // stream and let the ISA's own checker judge it.
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "compiler/emit/predict.h"
@@ -57,14 +58,15 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   check_graph(graph);
   Program program;
   Planner planner(graph, config, options);
-  std::vector<Unit> units = planner.run();
+  StepTimes* const times = options.times.get();
+  std::vector<Unit> units = timed(times, "schedules", [&] { return planner.run(); });
   const MemoryPlan plan = place_units(units, graph, config, options);
   program.placements = plan.placements;
   program.arena_bytes = plan.arena_bytes;
   program.unshared_bytes = plan_memory(graph, options).unshared_bytes;
   if (plan.arena_bytes > (uint64_t{1} << 36))
     throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
-  planner.settle(units, plan);
+  timed(times, "schedules between neighbours", [&] { planner.settle(units, plan); });
 
   Emitter lowered(config, options, options.blank_weights ? WeightBytes::kBlank : WeightBytes::kPacked);
   for (const Operation& operation : graph.operations) {
@@ -74,6 +76,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     info.macs = model_macs(graph, operation);
     program.layers.push_back(std::move(info));
   }
+  std::optional<TimedStep> step(std::in_place, times, "instructions and weights");
   for (const Unit& unit : units) {
     guarded(graph, config, unit.first, [&] { lower_unit(unit, lowered, program.layers); });
     for (size_t s = 0; s < unit.count; ++s) {
@@ -82,6 +85,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     }
   }
   const emit::SynchroniseOptions order = order_of(plan, options);
+  step.emplace(times, "what stays on the chip, fetches ahead");
   Emitter emitter =
       assembled(std::move(lowered), results_of(graph, plan.placements), order, options, planner.replays());
   for (size_t i = 0; i < emitter.stream_bytes.size(); ++i) {
@@ -91,6 +95,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
       (k == static_cast<size_t>(Stream::kOutput) ? layer.dram_write_bytes : layer.dram_read_bytes) +=
           layer.stream_bytes[k];
   }
+  step.emplace(times, "waits, prediction, check");
   program.slides = plan.slides;
   emit::synchronise(emitter.instructions, emitter.layer_of_instruction, emitter.works, config, order);
   program.instructions = std::move(emitter.instructions);

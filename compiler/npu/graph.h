@@ -6,13 +6,16 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/step_times.h"
 #include "compiler/schedule/chain.h"
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
@@ -322,7 +325,17 @@ struct Options {
   SearchLog* search_log = nullptr;         // receives every candidate and why the winner won (search_log.h)
   std::shared_ptr<SearchMemo> memo;        // what earlier searches found (search_memo.h); nothing: each for itself
   std::shared_ptr<ReplayMemo> replays;     // what replays have cost on this and on other machines (replay_memo.h)
+  std::shared_ptr<const std::atomic<bool>> stop;  // when it becomes true compile() throws Stopped
+  std::shared_ptr<StepTimes> times;               // receives the seconds of the generator's steps
 };
+
+/// Thrown by a compilation that somebody has ended (Options::stop).
+struct Stopped : std::exception {
+  const char* what() const noexcept override { return "the compilation was ended"; }
+};
+inline void heed_stop(const Options& options) {
+  if (options.stop != nullptr && *options.stop) throw Stopped();
+}
 
 /// Compiles a graph for a machine. The program is legal (isa::check_program), free of races and ends with FINISH.
 /// Errors: kInvalidArgument (shapes, ranges; names the operation), kDoesNotFit (a minimal tile exceeds a scratchpad).

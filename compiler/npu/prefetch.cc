@@ -4,10 +4,13 @@
 // Each fetch is therefore cut into pieces that fill the time the bus has to spare beside the steps before: from the
 // step that needs them backward, as far as their place in WGT is free, past the borders of layers.
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <tuple>
 
 #include "base/error.h"
 #include "compiler/emit/duration.h"
+#include "compiler/npu/at_once.h"
 #include "compiler/npu/legalise.h"
 #include "compiler/npu/steps.h"
 #include "isa/effects.h"
@@ -120,6 +123,12 @@ Emitter::Fetches Emitter::place_apart(std::vector<Profile> profiles, const Piece
 
 Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
   Timeline line;
+  size_t count = 0;
+  for (const Step& step : steps_) count += step.instructions.size() + 2 * step.fetches.size();
+  line.instructions.reserve(count);
+  line.works.reserve(count);
+  line.layers.reserve(count);
+  line.steps.reserve(count);
   for (size_t i = 0; i < steps_.size(); ++i) {
     const auto fetch = [&](const std::vector<std::vector<ConstantFetch>>& pieces) {
       if (pieces.empty()) return;
@@ -159,22 +168,40 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) c
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
   if (!judge) return {std::move(best), 0};
-  int64_t least = predicted(best, judge);
-  if (!fetches) return {std::move(best), least};
-  const auto better = [&](Fetches other) {
-    const int64_t takes = predicted(other, judge);
-    if (takes >= least) return false;
-    least = takes;
+  if (!fetches) {
+    const int64_t cycles = predicted(best, judge);
+    return {std::move(best), cycles};
+  }
+  // The first of those with the least cycles is taken.
+  int64_t least = std::numeric_limits<int64_t>::max();
+  const auto take = [&](Fetches& other, int64_t cycles) {
+    if (cycles >= least) return false;
+    least = cycles;
     best = std::move(other);
     return true;
   };
-  const auto place = better(place_together(profiles, {})) ? &Emitter::place_together : &Emitter::place_apart;
-  Timeline bare = joined({});
-  const emit::Prediction timed =
-      judge(std::move(bare.instructions), std::move(bare.steps), std::move(bare.works), steps_.size());
+  std::array<Fetches, 2> first = {std::move(best), place_together(profiles, {})};
+  std::array<int64_t, 2> cycles{};
+  emit::Prediction timed;
+  at_once(kAtOnce, first.size() + 1, [&](size_t k, size_t) {
+    if (k < first.size()) {
+      cycles[k] = predicted(first[k], judge);
+      return;
+    }
+    Timeline bare = joined({});
+    timed = judge(std::move(bare.instructions), std::move(bare.steps), std::move(bare.works), steps_.size());
+  });
+  take(first[0], cycles[0]);
+  const auto place = take(first[1], cycles[1]) ? &Emitter::place_together : &Emitter::place_apart;
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
-  for (const Pieces& pieces : {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}})
-    better((this->*place)(profiles, pieces));
+  constexpr std::array<Pieces, 3> kPieces = {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}};
+  std::array<Fetches, kPieces.size()> others;
+  std::array<int64_t, kPieces.size()> takes{};
+  at_once(kAtOnce, others.size(), [&](size_t k, size_t) {
+    others[k] = (this->*place)(profiles, kPieces[k]);
+    takes[k] = predicted(others[k], judge);
+  });
+  for (size_t k = 0; k < others.size(); ++k) take(others[k], takes[k]);
   return {std::move(best), least};
 }
 

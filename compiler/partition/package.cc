@@ -44,6 +44,7 @@ class Assembler {
     program::Plan plan = main_plan(block);
     artifact_.plans[0] = std::move(plan);
     check_schedules();
+    const TimedStep times(options_.npu.times.get(), "machine code of the CPU");
     if (options_.cpu) artifact_.cpu = options_.cpu->finish();
     artifact_.growth = options_.growth;
     return std::move(artifact_);

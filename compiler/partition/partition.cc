@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/step_times.h"
 #include "compiler/graph/passes.h"
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/package.h"
@@ -127,8 +128,9 @@ Placement placement(mlir::ModuleOp module, const isa::MachineConfig& config) {
 program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& given) {
   Options options = given;
   mlir::func::FuncOp function = main_function(module);
-  Selection selection =
-      select(function.getBody().front(), options.use_npu, ability_of(config), options.growing, options.growth);
+  Selection selection = timed(options.npu.times.get(), "select", [&] {
+    return select(function.getBody().front(), options.use_npu, ability_of(config), options.growing, options.growth);
+  });
   options.npu.room = options.growth.room;
   for (const int64_t bytes : selection.cache_bytes) {
     options.npu.cache_offsets.push_back(static_cast<int64_t>(options.growth.state_bytes));

@@ -438,7 +438,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   if (options.max_length > 0)
     bound = bounded(state_->context, *this, state_->main(), state_->given, state_->import, options);
   else
-    optimise(options.snapshots, is_close(options));
+    timed(options.times.get(), "graph passes", [&] { optimise(options.snapshots, is_close(options)); });
   mlir::ModuleOp module = bound.module ? *bound.module : *state_->module;
   partition::Options to;
   to.growing = bound.axes;
@@ -483,7 +483,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     artifact.output_names.push_back(outputs()[i].name);
     artifact.output_keys.push_back(outputs()[i].keys);
   }
-  program::validate(artifact);
+  timed(options.times.get(), "validate", [&] { program::validate(artifact); });
   return artifact;
 }
 
@@ -523,8 +523,11 @@ npu::Options npu_options(const CompileOptions& options) {
   to.search = options.search;
   to.cost_model = options.cost_model;
   to.judge = options.judge;
+  if (options.effort == kQuickEffort && to.judge == CompileOptions().judge) to.judge = "closed-form";
   to.replays = options.replays;
   to.blank_weights = options.blank_weights;
+  to.stop = options.stop;
+  to.times = options.times;
   return to;
 }
 

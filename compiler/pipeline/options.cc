@@ -45,6 +45,11 @@ void for_each_option(Options& o, Visit&& visit) {
   visit("search", "search", "Who looks for schedules", o.search, 0, 0);
   visit("cost_model", "cost-model", "What ranks schedules before the best are judged", o.cost_model, 0, 0);
   visit("judge", "judge", "The cost model that decides among the best schedules", o.judge, 0, 0);
+  visit("effort", "effort",
+        "best: the best schedules that are found; quick: those that count least by closed forms, without replays; "
+        "tiered: of a session, a quick program at once, and the best one in its place when it has been found; auto: "
+        "tiered for dynamic shapes on fsim and xrt, else best",
+        o.effort, 0, 0);
   visit(
       "graph", "graph",
       "File with graphs of the NPU as --dump-dir writes them, changed by hand: in place of those that the passes make",
@@ -159,6 +164,9 @@ void set_option(CompileOptions& options, std::string_view name, std::string_view
   if (!known) unknown(name);
   if (name == "numerics" && value != "exact" && value != "close" && value != kNumericsOfModel)
     refuse(name, "exact, close or model", value);
+  if (name == "effort" && value != kBestEffort && value != kQuickEffort && value != kTieredEffort &&
+      value != kAutoEffort)
+    refuse(name, "best, quick, tiered or auto", value);
 }
 
 void check_options(const CompileOptions& options) {

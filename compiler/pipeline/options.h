@@ -3,6 +3,7 @@
 // of the command, the keyword arguments of the Python package and the NAME=VALUE strings of the C interface.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,9 +12,12 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera::npu {
+namespace tessera {
+class StepTimes;
+namespace npu {
 class ReplayMemo;
 }
+}  // namespace tessera
 
 namespace tessera::compiler {
 
@@ -33,6 +37,10 @@ using SnapshotObserver = std::function<void(const Snapshot&)>;
 /// Model takes it as exact.
 inline constexpr const char* kNumericsOfModel = "model";
 
+/// Of CompileOptions::effort. A Model takes all but `quick` as `best`; `tiered` and `auto` are for sessions.
+inline constexpr const char *kBestEffort = "best", *kQuickEffort = "quick", *kTieredEffort = "tiered",
+                            *kAutoEffort = "auto";
+
 struct CompileOptions {
   bool use_npu = true;
   bool cpu_codegen = true;
@@ -47,6 +55,7 @@ struct CompileOptions {
   std::string search = "exhaustive";
   std::string cost_model = "closed-form";
   std::string judge = "replay";
+  std::string effort = kAutoEffort;
   std::string graph;
   std::string cache;  // for sessions and commands (tessera/kept_programs.h)
   std::string tuned;  // for sessions and commands, which turn it into schedules; a Model does not look at it
@@ -61,6 +70,8 @@ struct CompileOptions {
   std::function<void(const std::string& text)> search_log;  // the candidates and why the winners won
   bool blank_weights = false;                               // zeros for weights: a program that only tells its cycles
   std::shared_ptr<npu::ReplayMemo> replays;                 // for compilations of one model for many machines
+  std::shared_ptr<const std::atomic<bool>> stop;            // when it becomes true the compilation throws npu::Stopped
+  std::shared_ptr<StepTimes> times;                         // receives the seconds of each step
 };
 
 enum class OptionKind : uint8_t { kBool, kInteger, kNumber, kWord };

@@ -65,11 +65,18 @@ Positions positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
       const int64_t first = span.begin < low ? steps(span, low) : 0;
       const int64_t end = span.begin < high ? std::min(span.count, steps(span, high)) : 0;
       const int64_t read = std::max<int64_t>(0, end - first);
-      total.all += span.count;
-      total.read += read;
+      // Full tiles behind one inside the image are alike, as long as they lie inside, too.
+      int64_t alike = 1;
+      if (read == span.count && nest.extent[out_dim] - o >= out) {
+        const int64_t last = span.begin + (span.count - 1) * span.step;
+        alike += std::min((nest.extent[out_dim] - o) / out - 1, (high - 1 - last) / (out * stride));
+      }
+      total.all += span.count * alike;
+      total.read += read * alike;
       total.least_all = fresh ? span.count : std::min(total.least_all, span.count);
       total.least_read = fresh ? read : std::min(total.least_read, read);
       fresh = false;
+      o += (alike - 1) * out;
     }
   }
   return total;

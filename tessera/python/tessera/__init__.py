@@ -222,6 +222,20 @@ class Session:
         """Runs with what is bound. run_options is accepted and not used."""
         binding.run()
 
+    def prepare(self, shapes):
+        """Compiles for shapes that will come, behind the runs, and returns at once. shapes: a list of dicts from inputs
+        to shapes, those of all dynamic inputs in each. finish_search() waits for them."""
+        self._session.prepare([{name: list(shape) for name, shape in one.items()} for one in shapes])
+
+    def searching(self):
+        """Whether a better program than one that has run is being looked for (option `effort`). It takes that one's
+        place at the next run after it has been found. Results are the same."""
+        return self._session.searching()
+
+    def finish_search(self):
+        """Waits until no better program is looked for."""
+        self._session.finish_search()
+
     def to_device(self, array):
         """Copies an array into the device's memory and returns the DeviceTensor."""
         return self._session.to_device(array)

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles programs with their best schedules while somebody works with first ones. Enters: what a program is made for.
+// Leaves: the program, on the thread that made it. One thread of low priority serves, the newest wish first.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tessera/kept_programs.h"
+
+namespace tessera {
+
+class SearchBehind {
+ public:
+  /// As KeptPrograms takes them.
+  SearchBehind(std::string model, bool is_path, const isa::MachineConfig& config)
+      : model_(std::move(model)), is_path_(is_path), config_(config) {}
+  /// Ends the compilation that is under way; wishes that wait are dropped.
+  ~SearchBehind();
+
+  /// Calls done(program) when it is made. One that cannot be made is dropped: the first program goes on serving.
+  /// `options` name no observer. Of too many wishes the oldest is dropped.
+  void add(const compiler::ImportOptions& import, const compiler::CompileOptions& options,
+           std::function<void(KeptProgram)> done);
+  /// Whether something waits or is being made.
+  bool busy() const;
+  /// Until nothing is.
+  void wait() const;
+
+ private:
+  struct Wish {
+    compiler::ImportOptions import;
+    compiler::CompileOptions options;
+    std::function<void(KeptProgram)> done;
+  };
+  void serve();
+  void make(Wish wish);
+
+  const std::string model_;
+  const bool is_path_;
+  const isa::MachineConfig config_;
+  const std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
+  std::optional<KeptPrograms> programs_;  // of the thread
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::deque<Wish> wishes_;
+  bool making_ = false;
+  std::thread thread_;  // begins with the first wish
+};
+
+}  // namespace tessera
