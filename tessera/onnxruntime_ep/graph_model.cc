@@ -230,7 +230,10 @@ class Writer {
 
 }  // namespace
 
-std::string describe(const NodeFacts& node) { return "node '" + node.name + "' (" + node.op_type + ")"; }
+std::string describe(const NodeFacts& node) {
+  const std::string& name = node.name.empty() && !node.results.empty() ? node.results[0] : node.name;
+  return "node '" + name + "' (" + node.op_type + ")";
+}
 
 GraphReader::GraphReader(const Api& api, const Graph* graph)
     : GraphReader(api, graph, api.list<Node>(kGraphGetNumNodes, kGraphGetNodes, graph)) {
@@ -272,6 +275,7 @@ GraphReader::GraphReader(const Api& api, const Graph* graph, const std::vector<c
   }
 }
 
+std::string GraphReader::name() const { return text_of(api_.get<const char*>(kGraphGetName, graph_)); }
 std::string GraphReader::path() const { return text_of(api_.get<const char*>(kGraphGetModelPath, graph_)); }
 
 GraphReader::Border GraphReader::border_of(const std::vector<size_t>& nodes) const {

@@ -40,6 +40,7 @@ class GraphReader {
   const std::map<std::string, int64_t>& operator_sets() const { return operator_sets_; }
   const BorderValue& value(const std::string& name) const { return values_.at(name); }
   bool is_output(const std::string& name) const { return outputs_.contains(name); }
+  std::string name() const;
   /// Of the file that the model was read from; empty for a model in memory.
   std::string path() const;
 
@@ -68,7 +69,7 @@ class GraphReader {
   std::set<std::string> outputs_;
 };
 
-/// "node 'name' (Op)".
+/// "node 'name' (Op)"; a node without a name is called by its first result.
 std::string describe(const NodeFacts& node);
 
 }  // namespace tessera::ort

@@ -117,13 +117,13 @@ class Search {
     };
     if (group.size() > 1 && left_out([&](size_t i) { return alone(i); })) return;
     const auto named = [&](size_t i) {
-      const std::string& name = graph_.nodes()[i].name;
-      return !name.empty() && refusal.find("'" + name + "'") != std::string::npos ? refusal : "";
+      return refusal.find(describe(graph_.nodes()[i])) != std::string::npos ? refusal : "";
     };
     if (group.size() > 1 && left_out(named)) return;
     left_out([&](size_t) { return refusal; });
   }
 
+  /// Why the compiler does not take a node alone.
   std::string alone(size_t index) const {
     try {
       const std::string model = graph_.model_of({index}, graph_.border_of({index}));

@@ -3,6 +3,7 @@
 // ONNX Runtime shows a graph, gets the nodes that Tessera takes, and then runs each partition by one call. No exception
 // leaves this library: what is thrown becomes a status with one line.
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -104,10 +105,11 @@ struct Computation : NodeComputeInfo {
 
 /// The provider of one session of ONNX Runtime.
 struct Provider : Ep {
-  Provider(const Api& interface, Settings chosen, const Logger* to)
+  Provider(const Api& interface, bool names_of_partitions_differ, Settings given, const Logger* to)
       : Ep{kApiVersion, name_of, capability_of, compile_of, release_computations_of},
         api(interface),
-        settings(std::move(chosen)),
+        names_differ(names_of_partitions_differ),
+        settings(std::move(given)),
         logger(to) {}
 
   static const char* name_of(const Ep*) { return kProviderName; }
@@ -133,6 +135,7 @@ struct Provider : Ep {
   void choose(const Graph* of, EpGraphSupportInfo* support) {
     const GraphReader graph(api, of);
     if (graph.nodes().empty() || parent_takes(of)) return;
+    if (!names_differ && (chosen || looks_like_body(of))) return;
     std::vector<std::string> left_out(graph.nodes().size());
     for (size_t i = 0; i < left_out.size(); ++i) {
       const NodeFacts& node = graph.nodes()[i];
@@ -141,13 +144,17 @@ struct Provider : Ep {
         left_out[i] = "it runs on " + std::string(owner);
       } else if (is_own_context(graph, node)) {
         left_out[i] = kOwnContext;
+        chosen = true;
         fuse({i}, graph, support);
+      } else if (holds_partitions(node.node)) {
+        left_out[i] = "parts of its bodies run on Tessera, and not the whole";
       }
     }
     Partitions partitions = partitions_of(graph, std::move(left_out), settings.session);
     for (Partition& partition : partitions.taken) {
       fuse(partition.nodes, graph, support);
       opened.push_back(std::move(partition));
+      chosen = true;
     }
     tell(graph, partitions.reasons);
   }
@@ -156,6 +163,32 @@ struct Provider : Ep {
   bool parent_takes(const Graph* of) const {
     const auto* parent = api.get<const Node*>(kGraphGetParentNode, of);
     return parent && reason_against(GraphReader(api, of, parent), settings.session).empty();
+  }
+
+  bool holds_partitions(const Node* node) const {
+    std::vector<const Graph*> bodies(api.get<size_t>(kNodeGetNumSubgraphs, node));
+    std::vector<const char*> names(bodies.size());
+    if (!bodies.empty()) api.call(kNodeGetSubgraphs, node, bodies.data(), bodies.size(), names.data());
+    for (const Graph* body : bodies)
+      for (const Node* inner : api.list<Node>(kGraphGetNumNodes, kGraphGetNodes, body)) {
+        const char* owner = api.get<const char*>(kNodeGetEpName, inner);
+        if ((owner && std::string_view(owner) == kProviderName) || holds_partitions(inner)) return true;
+      }
+    return false;
+  }
+
+  /// ONNX Runtime 1.23 numbers partitions from zero in each graph of a session, so that names of the second graph are
+  /// refused, and does not tell a body from the main graph, which comes last. A body has no inputs, as those of If, or
+  /// takes a number and a condition first and gives a condition first, as those of Loop.
+  bool looks_like_body(const Graph* of) const {
+    const auto inputs = api.list<ValueInfo>(kGraphGetNumInputs, kGraphGetInputs, of);
+    const auto outputs = api.list<ValueInfo>(kGraphGetNumOutputs, kGraphGetOutputs, of);
+    if (inputs.empty()) return true;
+    const auto is = [&](const ValueInfo* value, ops::DType dtype) {
+      return tensor_type(api, value) == static_cast<int>(dtype);
+    };
+    return inputs.size() > 1 && !outputs.empty() && is(inputs[0], ops::DType::kInt64) &&
+           is(inputs[1], ops::DType::kBool) && is(outputs[0], ops::DType::kBool);
   }
 
   void fuse(const std::vector<size_t>& nodes, const GraphReader& graph, EpGraphSupportInfo* support) const {
@@ -172,13 +205,14 @@ struct Provider : Ep {
     std::string first;
     for (size_t i = 0; i < reasons.size(); ++i) {
       if (reasons[i].empty() || reasons[i] == kOwnContext) continue;
-      const std::string text = describe(graph.nodes()[i]) + ": " + reasons[i];
+      const std::string node = describe(graph.nodes()[i]) + ": ";
+      const std::string text = reasons[i].starts_with(node) ? reasons[i] : node + reasons[i];
       if (count++ == 0) first = text;
       log(Severity::kInfo, text);
     }
     if (count)
-      log(Severity::kWarning, std::to_string(count) + " of " + std::to_string(reasons.size()) +
-                                  " nodes stay with ONNX Runtime, the first of them: " + first);
+      log(Severity::kWarning, "ONNX Runtime keeps " + std::to_string(count) + " of " + std::to_string(reasons.size()) +
+                                  " nodes of graph '" + graph.name() + "', the first of them: " + first);
   }
 
   void log(Severity severity, const std::string& text) const {
@@ -233,6 +267,8 @@ struct Provider : Ep {
 
   static constexpr const char* kOwnContext = "a compiled context";
   const Api& api;
+  bool names_differ;
+  bool chosen = false;  // nodes of some graph
   Settings settings;
   const Logger* logger;
   std::vector<Partition> opened;  // between the choice and the compilation
@@ -240,11 +276,12 @@ struct Provider : Ep {
 };
 
 struct Factory : EpFactory {
-  explicit Factory(const ApiTable* table)
+  Factory(const ApiTable* table, unsigned version)
       : EpFactory{kApiVersion,       name_of,         vendor_of,        devices_of,       create_of,
                   release_of,        vendor_id_of,    version_of,       nullptr,          create_allocator_of,
                   release_allocator_of, create_transfer_of, stream_aware_of, create_stream_of},
-        api(table) {}
+        api(table),
+        names_differ(version > kApiVersion) {}
 
   static const char* name_of(const EpFactory*) { return kProviderName; }
   static const char* vendor_of(const EpFactory*) { return kVendor; }
@@ -267,9 +304,11 @@ struct Factory : EpFactory {
   }
   static Status* create_of(EpFactory* self, const HardwareDevice* const*, const KeyValuePairs* const*, size_t,
                            const OrtSessionOptions* options, const Logger* logger, Ep** ep) {
-    const Api& api = static_cast<Factory*>(self)->api;
+    const auto& factory = *static_cast<Factory*>(self);
     *ep = nullptr;
-    return guarded(api, [&] { *ep = new Provider(api, settings_of(api, options), logger); });
+    return guarded(factory.api, [&] {
+      *ep = new Provider(factory.api, factory.names_differ, settings_of(factory.api, options), logger);
+    });
   }
   static void release_of(EpFactory*, Ep* ep) { delete static_cast<Provider*>(ep); }
 
@@ -290,14 +329,15 @@ struct Factory : EpFactory {
   }
 
   Api api;
+  bool names_differ;
 };
 
-/// Whether a version like "1.23.2" has the tables of kApiVersion.
-bool new_enough(const std::string& version) {
+/// The version of the tables of a release: 23 for "1.23.2".
+unsigned version_of(const std::string& release) {
   char* rest = nullptr;
-  const unsigned long major = std::strtoul(version.c_str(), &rest, 10);
+  const unsigned long major = std::strtoul(release.c_str(), &rest, 10);
   const unsigned long minor = *rest == '.' ? std::strtoul(rest + 1, nullptr, 10) : 0;
-  return major > 1 || (major == 1 && minor >= kApiVersion);
+  return major > 1 ? UINT_MAX : static_cast<unsigned>(minor);
 }
 
 }  // namespace
@@ -316,7 +356,8 @@ __attribute__((visibility("default"))) Status* CreateEpFactories(const char*, co
   using namespace tessera::ort;
   *count = 0;
   const ApiTable* table = nullptr;
-  if (new_enough(base->version_string())) table = base->get_api(kApiVersion);
+  const unsigned version = version_of(base->version_string());
+  if (version >= kApiVersion) table = base->get_api(kApiVersion);
   if (!table) {
     const std::string message = std::string(kProviderName) + ": ONNX Runtime " + base->version_string() +
                                 " is too old; version 1.23 or newer is needed";
@@ -324,7 +365,7 @@ __attribute__((visibility("default"))) Status* CreateEpFactories(const char*, co
   }
   if (room < 1)
     return kCreateStatus.of(table)(Code::kInvalidArgument, "TesseraExecutionProvider: there is no room for a factory");
-  factories[0] = new Factory(table);
+  factories[0] = new Factory(table, version);
   *count = 1;
   return nullptr;
 }

@@ -49,7 +49,12 @@ void check(const SessionOptions& session) {
   const isa::MachineConfig config = isa::find_config(session.config.empty() ? "npu256" : session.config);
   driver::DeviceOptions device;
   device.backend = session.device_options;
-  if (session.device != "reference") driver::open_device(session.device, config, device);
+  if (session.device != "reference") {
+    driver::open_device(session.device, config, device);
+  } else if (!session.device_options.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the reference device has no option '" + session.device_options.begin()->first + "'");
+  }
 }
 
 }  // namespace

@@ -43,12 +43,13 @@ std::vector<std::string> strings_of_value(const Api& api, const Value* value, co
   return strings;
 }
 
-bool passes(const Api& api, const ValueInfo* info) {
+int tensor_type(const Api& api, const ValueInfo* info) {
   const auto* type = api.get<const TypeInfo*>(kGetValueInfoTypeInfo, info);
-  if (!type || api.get<Kind>(kGetOnnxTypeFromTypeInfo, type) != Kind::kTensor) return false;
-  const auto* tensor = api.get<const TensorInfo*>(kCastTypeInfoToTensorInfo, type);
-  return known(api.get<int>(kGetTensorElementType, tensor));
+  if (!type || api.get<Kind>(kGetOnnxTypeFromTypeInfo, type) != Kind::kTensor) return 0;
+  return api.get<int>(kGetTensorElementType, api.get<const TensorInfo*>(kCastTypeInfoToTensorInfo, type));
 }
+
+bool passes(const Api& api, const ValueInfo* info) { return known(tensor_type(api, info)); }
 
 ops::Tensor to_tensor(const Api& api, const Value* value) {
   Described described = describe_value(api, value);

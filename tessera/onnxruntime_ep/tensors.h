@@ -26,6 +26,8 @@ Described describe_value(const Api& api, const Value* value);
 const void* data_of(const Api& api, const Value* value);
 std::vector<std::string> strings_of_value(const Api& api, const Value* value, const Described& described);
 
+/// The element type of a value that is a tensor; 0 of another one.
+int tensor_type(const Api& api, const ValueInfo* info);
 /// Whether a value is a tensor whose elements both sides hold in the same way: numbers, of 4 bits none, and strings.
 bool passes(const Api& api, const ValueInfo* info);
 
