@@ -263,11 +263,13 @@ GraphReader::GraphReader(const Api& api, const Graph* graph, const std::vector<c
   for (const Node* node : nodes) {
     NodeFacts facts{node, api.get<size_t>(kNodeGetId, node), text_of(api.get<const char*>(kNodeGetName, node)),
                     text_of(api.get<const char*>(kNodeGetOperatorType, node)),
-                    text_of(api.get<const char*>(kNodeGetDomain, node)), {}, {}};
+                    text_of(api.get<const char*>(kNodeGetDomain, node)), {}, {}, {}};
     if (facts.domain == "ai.onnx") facts.domain.clear();
     for (const ValueInfo* info : api.list<ValueInfo>(kNodeGetNumInputs, kNodeGetInputs, node)) add(info, facts.uses);
-    for (const ValueInfo* info : api.list<ValueInfo>(kNodeGetNumImplicitInputs, kNodeGetImplicitInputs, node))
+    for (const ValueInfo* info : api.list<ValueInfo>(kNodeGetNumImplicitInputs, kNodeGetImplicitInputs, node)) {
+      add(info, facts.captured);
       add(info, facts.uses);
+    }
     for (const ValueInfo* info : api.list<ValueInfo>(kNodeGetNumOutputs, kNodeGetOutputs, node))
       add(info, facts.results);
     for (const std::string& name : facts.uses) users_[name].push_back(nodes_.size());

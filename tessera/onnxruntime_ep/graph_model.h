@@ -25,6 +25,7 @@ struct NodeFacts {
   size_t id = 0;
   std::string name, op_type, domain;  // domain "": ONNX's own
   std::vector<std::string> uses;      // values that are no constants, those that its subgraphs take included
+  std::vector<std::string> captured;  // of these, what its subgraphs take
   std::vector<std::string> results;
 };
 

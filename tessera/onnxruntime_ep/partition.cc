@@ -17,11 +17,16 @@ bool is_dynamic(const Port& port) {
   return !port.ranked || std::any_of(port.shape.begin(), port.shape.end(), [](int64_t d) { return d < 0; });
 }
 
-/// A session that has compiled what has no dynamic dimensions, and imported the rest. Errors: those of both.
+/// Imports and optimises a model. Errors: those of both.
+void try_model(const std::string& model, const SessionOptions& options) {
+  compiler::Model::from_bytes(model, options.import).optimise({}, compiler::is_close(options.compile));
+}
+
+/// A session that has compiled what has no dynamic dimensions, and imported the rest. Errors: those of a session.
 std::shared_ptr<Session> open(const std::string& model, const SessionOptions& options) {
   auto session = std::make_shared<Session>(Session::from_bytes(model, options));
   if (std::any_of(session->inputs().begin(), session->inputs().end(), is_dynamic))
-    compiler::Model::from_bytes(model, options.import).optimise({}, compiler::is_close(options.compile));
+    try_model(model, options);
   return session;
 }
 
@@ -32,10 +37,21 @@ std::string unknown_operator(const GraphReader& graph, const NodeFacts& node) {
   return "Tessera does not know the operator";
 }
 
+/// What only subgraphs of some nodes take from outside.
+std::set<std::string> captured(const GraphReader& graph, const std::vector<size_t>& nodes) {
+  std::set<std::string> names = graph.border_of(nodes).inputs;
+  for (const size_t i : nodes) {
+    const NodeFacts& node = graph.nodes()[i];
+    for (const std::string& name : node.uses)
+      if (std::find(node.captured.begin(), node.captured.end(), name) == node.captured.end()) names.erase(name);
+  }
+  return names;
+}
+
 class Search {
  public:
-  Search(const GraphReader& graph, std::vector<std::string> left_out, const SessionOptions& options)
-      : graph_(graph), options_(options), reasons_(std::move(left_out)) {}
+  Search(const GraphReader& graph, std::vector<std::string> left_out, const Rules& rules)
+      : graph_(graph), rules_(rules), reasons_(std::move(left_out)) {}
 
   Partitions run() {
     for (size_t i = 0; i < reasons_.size(); ++i)
@@ -55,7 +71,7 @@ class Search {
     }
     try {
       std::string model = graph_.model_of(nodes, border);
-      std::shared_ptr<Session> session = open(model, options_);
+      std::shared_ptr<Session> session = open(model, rules_.options);
       taken_.push_back({nodes, std::move(model), std::move(session)});
       return true;
     } catch (const Error& error) {
@@ -68,6 +84,7 @@ class Search {
   bool trim(const std::vector<size_t>& group) {
     const GraphReader::Border border = graph_.border_of(group);
     bool any = false;
+    const std::set<std::string> lost = rules_.captured_values_pass ? std::set<std::string>() : captured(graph_, group);
     for (const size_t i : group) {
       const NodeFacts& node = graph_.nodes()[i];
       const auto stops = [&](const std::vector<std::string>& names, const std::set<std::string>& at) {
@@ -77,6 +94,11 @@ class Search {
             any = true;
           }
       };
+      for (const std::string& name : node.captured)
+        if (lost.contains(name)) {
+          reasons_[i] = "this version of ONNX Runtime does not hand on '" + name + "', which its bodies take";
+          any = true;
+        }
       stops(node.uses, border.inputs);
       stops(node.results, border.outputs);
     }
@@ -127,7 +149,7 @@ class Search {
   std::string alone(size_t index) const {
     try {
       const std::string model = graph_.model_of({index}, graph_.border_of({index}));
-      compiler::Model::from_bytes(model, options_.import).optimise({}, compiler::is_close(options_.compile));
+      try_model(model, rules_.options);
       return "";
     } catch (const Error& error) {
       return one_line(error.what());
@@ -135,23 +157,23 @@ class Search {
   }
 
   const GraphReader& graph_;
-  const SessionOptions& options_;
+  const Rules& rules_;
   std::vector<std::string> reasons_;
   std::vector<Partition> taken_;
 };
 
 }  // namespace
 
-Partitions partitions_of(const GraphReader& graph, std::vector<std::string> left_out, const SessionOptions& options) {
-  return Search(graph, std::move(left_out), options).run();
+Partitions partitions_of(const GraphReader& graph, std::vector<std::string> left_out, const Rules& rules) {
+  return Search(graph, std::move(left_out), rules).run();
 }
 
-std::string reason_against(const GraphReader& node, const SessionOptions& options) {
+std::string reason_against(const GraphReader& node, const Rules& rules) {
   std::string why = unknown_operator(node, node.nodes()[0]);
   if (!why.empty()) return why;
+  if (!rules.captured_values_pass && !captured(node, {0}).empty()) return "its bodies take values from outside";
   try {
-    const std::string model = node.model_of({0}, node.border_of({0}));
-    compiler::Model::from_bytes(model, options.import).optimise({}, compiler::is_close(options.compile));
+    try_model(node.model_of({0}, node.border_of({0})), rules.options);
   } catch (const Error& error) {
     why = one_line(error.what());
   }

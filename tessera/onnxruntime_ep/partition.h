@@ -13,6 +13,12 @@
 
 namespace tessera::ort {
 
+struct Rules {
+  const SessionOptions& options;
+  /// Whether a partition gets the values that only subgraphs of its nodes take from outside.
+  bool captured_values_pass;
+};
+
 struct Partition {
   std::vector<size_t> nodes;  // places in GraphReader::nodes()
   std::string model;          // the bytes that it was made from
@@ -26,10 +32,10 @@ struct Partitions {
 
 /// One partition where the compiler takes the whole graph, else as few as there can be: nodes of one partition have no
 /// path between them through a node outside. `left_out`: reasons of nodes that are no candidates, or empty.
-Partitions partitions_of(const GraphReader& graph, std::vector<std::string> left_out, const SessionOptions& options);
+Partitions partitions_of(const GraphReader& graph, std::vector<std::string> left_out, const Rules& rules);
 
 /// Why the compiler does not take the only node of a reader; empty where it does.
-std::string reason_against(const GraphReader& node, const SessionOptions& options);
+std::string reason_against(const GraphReader& node, const Rules& rules);
 
 /// Groups of the nodes that are taken: in an order in which producers stand before consumers, as few groups as there are
 /// changes from other nodes to taken ones on a path.

@@ -22,6 +22,10 @@ namespace {
 
 constexpr const char* kVendor = "Tessera";
 
+// Versions of ONNX Runtime (24 is 1.24) since which
+constexpr unsigned kNamesDiffer = 24;         // partitions of all graphs of a session have different names
+constexpr unsigned kCapturedValuesPass = 27;  // a partition gets what only subgraphs of its nodes take from outside
+
 /// Runs a body; null, or a status for what it threw.
 template <typename F>
 Status* guarded(const Api& api, F&& body) noexcept {
@@ -105,10 +109,10 @@ struct Computation : NodeComputeInfo {
 
 /// The provider of one session of ONNX Runtime.
 struct Provider : Ep {
-  Provider(const Api& interface, bool names_of_partitions_differ, Settings given, const Logger* to)
+  Provider(const Api& interface, unsigned running, Settings given, const Logger* to)
       : Ep{kApiVersion, name_of, capability_of, compile_of, release_computations_of},
         api(interface),
-        names_differ(names_of_partitions_differ),
+        version(running),
         settings(std::move(given)),
         logger(to) {}
 
@@ -135,7 +139,7 @@ struct Provider : Ep {
   void choose(const Graph* of, EpGraphSupportInfo* support) {
     const GraphReader graph(api, of);
     if (graph.nodes().empty() || parent_takes(of)) return;
-    if (!names_differ && (chosen || looks_like_body(of))) return;
+    if (version < kNamesDiffer && (chosen || looks_like_body(of))) return;
     std::vector<std::string> left_out(graph.nodes().size());
     for (size_t i = 0; i < left_out.size(); ++i) {
       const NodeFacts& node = graph.nodes()[i];
@@ -150,7 +154,7 @@ struct Provider : Ep {
         left_out[i] = "parts of its bodies run on Tessera, and not the whole";
       }
     }
-    Partitions partitions = partitions_of(graph, std::move(left_out), settings.session);
+    Partitions partitions = partitions_of(graph, std::move(left_out), rules());
     for (Partition& partition : partitions.taken) {
       fuse(partition.nodes, graph, support);
       opened.push_back(std::move(partition));
@@ -159,10 +163,12 @@ struct Provider : Ep {
     tell(graph, partitions.reasons);
   }
 
+  Rules rules() const { return {settings.session, version >= kCapturedValuesPass}; }
+
   /// Whether a graph is the body of a node that is taken with its bodies, or lies in one.
   bool parent_takes(const Graph* of) const {
     const auto* parent = api.get<const Node*>(kGraphGetParentNode, of);
-    return parent && reason_against(GraphReader(api, of, parent), settings.session).empty();
+    return parent && reason_against(GraphReader(api, of, parent), rules()).empty();
   }
 
   bool holds_partitions(const Node* node) const {
@@ -226,8 +232,13 @@ struct Provider : Ep {
     std::string content;  // what a context would hold
     std::shared_ptr<Session> session;
     if (graph.nodes().size() == 1 && is_own_context(graph, graph.nodes()[0])) {
-      content = load_context(graph, graph.nodes()[0], settings);
-      session = std::make_shared<Session>(Session::from_bytes(content, settings.session));
+      const NodeFacts& node = graph.nodes()[0];
+      content = load_context(graph, node, settings);
+      try {
+        session = std::make_shared<Session>(Session::from_bytes(content, settings.session));
+      } catch (const Error& error) {
+        throw Error(error.code(), describe(node) + ": " + error.what());
+      }
     } else {
       std::vector<size_t> nodes(graph.nodes().size());
       for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
@@ -267,7 +278,7 @@ struct Provider : Ep {
 
   static constexpr const char* kOwnContext = "a compiled context";
   const Api& api;
-  bool names_differ;
+  unsigned version;     // of ONNX Runtime
   bool chosen = false;  // nodes of some graph
   Settings settings;
   const Logger* logger;
@@ -276,12 +287,12 @@ struct Provider : Ep {
 };
 
 struct Factory : EpFactory {
-  Factory(const ApiTable* table, unsigned version)
+  Factory(const ApiTable* table, unsigned running)
       : EpFactory{kApiVersion,       name_of,         vendor_of,        devices_of,       create_of,
                   release_of,        vendor_id_of,    version_of,       nullptr,          create_allocator_of,
                   release_allocator_of, create_transfer_of, stream_aware_of, create_stream_of},
         api(table),
-        names_differ(version > kApiVersion) {}
+        version(running) {}
 
   static const char* name_of(const EpFactory*) { return kProviderName; }
   static const char* vendor_of(const EpFactory*) { return kVendor; }
@@ -307,7 +318,7 @@ struct Factory : EpFactory {
     const auto& factory = *static_cast<Factory*>(self);
     *ep = nullptr;
     return guarded(factory.api, [&] {
-      *ep = new Provider(factory.api, factory.names_differ, settings_of(factory.api, options), logger);
+      *ep = new Provider(factory.api, factory.version, settings_of(factory.api, options), logger);
     });
   }
   static void release_of(EpFactory*, Ep* ep) { delete static_cast<Provider*>(ep); }
@@ -329,7 +340,7 @@ struct Factory : EpFactory {
   }
 
   Api api;
-  bool names_differ;
+  unsigned version;
 };
 
 /// The version of the tables of a release: 23 for "1.23.2".
