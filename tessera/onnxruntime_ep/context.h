@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled contexts, in the form that ONNX Runtime has for them: a node EPContext of the domain com.microsoft stands for
-// a partition and holds its artifact, or the name of the file with it. A partition with dynamic dimensions is compiled
-// for the shapes that come, so its node holds the model of the partition in the artifact's place.
-// Source: https://onnxruntime.ai/docs/execution-providers/EP-Context-Design.html.
+// Compiled contexts, in the form that ONNX Runtime has for them: a node EPContext of the domain com.microsoft stands
+// for a partition and holds its artifact, or the name of the file with it. A partition with dynamic dimensions is
+// compiled for the shapes that come, so its node holds the model of the partition in the artifact's place. Source:
+// https://onnxruntime.ai/docs/execution-providers/EP-Context-Design.html.
 #pragma once
 
 #include <string>

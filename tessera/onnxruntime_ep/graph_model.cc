@@ -222,7 +222,8 @@ class Writer {
     }
     for (const ValueInfo* info : api_.list<ValueInfo>(kGraphGetNumOutputs, kGraphGetOutputs, from))
       body.add_output()->set_name(name_of(info));
-    for (const Node* node : api_.list<Node>(kGraphGetNumNodes, kGraphGetNodes, from)) write_node(node, *body.add_node());
+    for (const Node* node : api_.list<Node>(kGraphGetNumNodes, kGraphGetNodes, from))
+      write_node(node, *body.add_node());
   }
 
   const Api& api_;
@@ -261,9 +262,14 @@ GraphReader::GraphReader(const Api& api, const Graph* graph, const std::vector<c
     if (const auto [known, is_new] = values_.try_emplace(name); is_new) known->second = {info, passes(api, info)};
   };
   for (const Node* node : nodes) {
-    NodeFacts facts{node, api.get<size_t>(kNodeGetId, node), text_of(api.get<const char*>(kNodeGetName, node)),
+    NodeFacts facts{node,
+                    api.get<size_t>(kNodeGetId, node),
+                    text_of(api.get<const char*>(kNodeGetName, node)),
                     text_of(api.get<const char*>(kNodeGetOperatorType, node)),
-                    text_of(api.get<const char*>(kNodeGetDomain, node)), {}, {}, {}};
+                    text_of(api.get<const char*>(kNodeGetDomain, node)),
+                    {},
+                    {},
+                    {}};
     if (facts.domain == "ai.onnx") facts.domain.clear();
     for (const ValueInfo* info : api.list<ValueInfo>(kNodeGetNumInputs, kNodeGetInputs, node)) add(info, facts.uses);
     for (const ValueInfo* info : api.list<ValueInfo>(kNodeGetNumImplicitInputs, kNodeGetImplicitInputs, node)) {
@@ -291,8 +297,7 @@ GraphReader::Border GraphReader::border_of(const std::vector<size_t>& nodes) con
   for (const std::string& name : made) {
     const auto users = users_.find(name);
     const auto outside = [&](size_t user) { return !inside.contains(user); };
-    if (is_output(name) ||
-        (users != users_.end() && std::any_of(users->second.begin(), users->second.end(), outside)))
+    if (is_output(name) || (users != users_.end() && std::any_of(users->second.begin(), users->second.end(), outside)))
       border.outputs.insert(name);
   }
   return border;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a graph of ONNX Runtime to an ONNX model. Enters: a graph and some of its nodes, through the C interface. Leaves:
-// the bytes of a model that holds them with their constants and subgraphs, and that can be told from others by these
-// bytes: nodes in the order of their numbers, inputs and outputs in the order of their names.
+// From a graph of ONNX Runtime to an ONNX model. Enters: a graph and some of its nodes, through the C interface.
+// Leaves: the bytes of a model that holds them with their constants and subgraphs, and that can be told from others by
+// these bytes: nodes in the order of their numbers, inputs and outputs in the order of their names.
 #pragma once
 
 #include <map>

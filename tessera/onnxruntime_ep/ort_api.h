@@ -2,7 +2,8 @@
 // The part of ONNX Runtime's C interface that an execution provider in a library of its own needs, in our words. The
 // interface is a few tables of function pointers. A table only grows at its end, so an entry is told by its index, its
 // type and the version in which it appeared; the rest of the table is not declared. The reference is
-// https://onnxruntime.ai/docs/api/c; tests/system/test_execution_provider.py checks indices and types against the wheels.
+// https://onnxruntime.ai/docs/api/c; tests/system/test_execution_provider.py checks indices and types against the
+// wheels.
 #pragma once
 
 #include <cstddef>
@@ -77,6 +78,7 @@ inline constexpr Entry<ApiTable, kIndex, kSince, Signature> kApi{};
 
 inline constexpr auto kCreateStatus = kApi<0, 1, Status*(Code, const char*)>;
 inline constexpr auto kGetErrorMessage = kApi<2, 1, const char*(const Status*)>;
+inline constexpr auto kGetTensorMutableData = kApi<51, 1, Status*(Value*, void**)>;
 inline constexpr auto kFillStringTensor = kApi<52, 1, Status*(Value*, const char* const*, size_t)>;
 inline constexpr auto kGetStringTensorDataLength = kApi<53, 1, Status*(const Value*, size_t*)>;
 inline constexpr auto kGetStringTensorContent = kApi<54, 1, Status*(const Value*, void*, size_t, size_t*, size_t)>;
@@ -89,8 +91,6 @@ inline constexpr auto kGetSymbolicDimensions = kApi<63, 1, Status*(const TensorI
 inline constexpr auto kGetTensorTypeAndShape = kApi<65, 1, Status*(const Value*, TensorInfo**)>;
 inline constexpr auto kAllocatorFree = kApi<76, 1, Status*(Allocator*, void*)>;
 inline constexpr auto kGetDefaultAllocator = kApi<78, 1, Status*(Allocator**)>;
-inline constexpr auto kKernelContextGetInputCount = kApi<88, 1, Status*(const KernelContext*, size_t*)>;
-inline constexpr auto kKernelContextGetOutputCount = kApi<89, 1, Status*(const KernelContext*, size_t*)>;
 inline constexpr auto kKernelContextGetInput = kApi<90, 1, Status*(const KernelContext*, size_t, const Value**)>;
 inline constexpr auto kKernelContextGetOutput =
     kApi<91, 1, Status*(KernelContext*, size_t, const int64_t*, size_t, Value**)>;
@@ -98,7 +98,6 @@ inline constexpr auto kReleaseStatus = kApi<93, 1, void(Status*)>;
 inline constexpr auto kReleaseValue = kApi<96, 1, void(Value*)>;
 inline constexpr auto kReleaseTypeInfo = kApi<98, 1, void(TypeInfo*)>;
 inline constexpr auto kReleaseTensorInfo = kApi<99, 1, void(TensorInfo*)>;
-inline constexpr auto kGetTensorMutableData = kApi<51, 1, Status*(Value*, void**)>;
 inline constexpr auto kCastTypeInfoToSequenceInfo = kApi<104, 2, Status*(const TypeInfo*, const SequenceInfo**)>;
 inline constexpr auto kGetSequenceElementType = kApi<107, 2, Status*(const SequenceInfo*, TypeInfo**)>;
 inline constexpr auto kMetadataLookup = kApi<116, 2, Status*(const ModelMetadata*, Allocator*, const char*, char**)>;
@@ -113,8 +112,6 @@ inline constexpr auto kReadOpAttr = kApi<272, 17, Status*(const OpAttr*, AttrTyp
 inline constexpr auto kGetValueInfoName = kApi<289, 22, Status*(const ValueInfo*, const char**)>;
 inline constexpr auto kGetValueInfoTypeInfo = kApi<290, 22, Status*(const ValueInfo*, const TypeInfo**)>;
 inline constexpr auto kGetModelEditorApi = kApi<291, 22, const EditorTable*()>;
-inline constexpr auto kCreateKeyValuePairs = kApi<295, 22, void(KeyValuePairs**)>;
-inline constexpr auto kAddKeyValuePair = kApi<296, 22, void(KeyValuePairs*, const char*, const char*)>;
 inline constexpr auto kGetKeyValuePairs =
     kApi<298, 22, void(const KeyValuePairs*, const char* const**, const char* const**, size_t*)>;
 inline constexpr auto kReleaseKeyValuePairs = kApi<300, 22, void(KeyValuePairs*)>;
@@ -122,7 +119,6 @@ inline constexpr auto kHardwareDeviceType = kApi<307, 22, HardwareType(const Har
 inline constexpr auto kGetEpApi = kApi<317, 22, const EpApiTable*()>;
 inline constexpr auto kGetTensorSizeInBytes = kApi<318, 23, Status*(const Value*, size_t*)>;
 inline constexpr auto kValueInfoGetInitializerValue = kApi<326, 23, Status*(const ValueInfo*, const Value**)>;
-inline constexpr auto kValueInfoIsGraphOutput = kApi<330, 23, Status*(const ValueInfo*, bool*)>;
 inline constexpr auto kValueInfoIsConstantInitializer = kApi<331, 23, Status*(const ValueInfo*, bool*)>;
 inline constexpr auto kGraphGetName = kApi<333, 23, Status*(const Graph*, const char**)>;
 inline constexpr auto kGraphGetModelPath = kApi<334, 23, Status*(const Graph*, const char**)>;
@@ -172,7 +168,6 @@ inline constexpr Entry<EpApiTable, 0, 22,
 inline constexpr Entry<EpApiTable, 2, 23,
                        Status*(EpGraphSupportInfo*, const Node* const*, size_t, const NodeFusionOptions*)>
     kAddNodesToFuse{};
-inline constexpr Entry<EpApiTable, 5, 23, const char*(const NodeComputeContext*)> kComputeContextNodeName{};
 inline constexpr Entry<EditorTable, 6, 22,
                        Status*(const char*, const char*, const char*, const char* const*, size_t, const char* const*,
                                size_t, OpAttr**, size_t, Node**)>
@@ -226,7 +221,8 @@ struct EpFactory {
 /// ONNX Runtime as it is called: by entry. What returns a status throws when there is one.
 class Api {
  public:
-  explicit Api(const ApiTable* table) : table_(table), ep_(kGetEpApi.of(table)()), editor_(kGetModelEditorApi.of(table)()) {}
+  explicit Api(const ApiTable* table)
+      : table_(table), ep_(kGetEpApi.of(table)()), editor_(kGetModelEditorApi.of(table)()) {}
 
   /// Errors: kInternal with ONNX Runtime's message.
   template <size_t kIndex, uint32_t kSince, typename... P, typename... A>

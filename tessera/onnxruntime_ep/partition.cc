@@ -25,8 +25,7 @@ void try_model(const std::string& model, const SessionOptions& options) {
 /// A session that has compiled what has no dynamic dimensions, and imported the rest. Errors: those of a session.
 std::shared_ptr<Session> open(const std::string& model, const SessionOptions& options) {
   auto session = std::make_shared<Session>(Session::from_bytes(model, options));
-  if (std::any_of(session->inputs().begin(), session->inputs().end(), is_dynamic))
-    try_model(model, options);
+  if (std::any_of(session->inputs().begin(), session->inputs().end(), is_dynamic)) try_model(model, options);
   return session;
 }
 

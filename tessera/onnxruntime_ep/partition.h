@@ -37,8 +37,8 @@ Partitions partitions_of(const GraphReader& graph, std::vector<std::string> left
 /// Why the compiler does not take the only node of a reader; empty where it does.
 std::string reason_against(const GraphReader& node, const Rules& rules);
 
-/// Groups of the nodes that are taken: in an order in which producers stand before consumers, as few groups as there are
-/// changes from other nodes to taken ones on a path.
+/// Groups of the nodes that are taken: in an order in which producers stand before consumers, as few groups as there
+/// are changes from other nodes to taken ones on a path.
 std::vector<std::vector<size_t>> convex_groups(const std::vector<NodeFacts>& nodes, const std::vector<bool>& taken);
 
 }  // namespace tessera::ort

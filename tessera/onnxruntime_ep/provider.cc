@@ -243,7 +243,8 @@ struct Provider : Ep {
       std::vector<size_t> nodes(graph.nodes().size());
       for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
       content = graph.model_of(nodes, border_of(fused));
-      const auto same = std::find_if(opened.begin(), opened.end(), [&](const Partition& p) { return p.model == content; });
+      const auto same =
+          std::find_if(opened.begin(), opened.end(), [&](const Partition& p) { return p.model == content; });
       session = same != opened.end() ? same->session
                                      : std::make_shared<Session>(Session::from_bytes(content, settings.session));
     }
@@ -288,9 +289,20 @@ struct Provider : Ep {
 
 struct Factory : EpFactory {
   Factory(const ApiTable* table, unsigned running)
-      : EpFactory{kApiVersion,       name_of,         vendor_of,        devices_of,       create_of,
-                  release_of,        vendor_id_of,    version_of,       nullptr,          create_allocator_of,
-                  release_allocator_of, create_transfer_of, stream_aware_of, create_stream_of},
+      : EpFactory{kApiVersion,
+                  name_of,
+                  vendor_of,
+                  devices_of,
+                  create_of,
+                  release_of,
+                  vendor_id_of,
+                  version_of,
+                  nullptr,
+                  create_allocator_of,
+                  release_allocator_of,
+                  create_transfer_of,
+                  stream_aware_of,
+                  create_stream_of},
         api(table),
         version(running) {}
 

@@ -177,15 +177,28 @@ def case_indices_of_the_interface(tessera):
     status = call("kCreateStatus", p, ctypes.c_int, s)(1, b"a message")
     assert call("kGetErrorMessage", s, p)(status) == b"a message"
     call("kReleaseStatus", None, p)(status)
-    pairs = p()
-    call("kCreateKeyValuePairs", None, ctypes.POINTER(p))(ctypes.byref(pairs))
-    call("kAddKeyValuePair", None, p, s, s)(pairs, b"key", b"text")
-    keys, texts, count = ctypes.POINTER(s)(), ctypes.POINTER(s)(), ctypes.c_size_t()
-    call("kGetKeyValuePairs", None, p, p, p, p)(pairs, ctypes.byref(keys), ctypes.byref(texts), ctypes.byref(count))
-    assert (count.value, keys[0], texts[0]) == (1, b"key", b"text")
-    call("kReleaseKeyValuePairs", None, p)(pairs)
+    attribute, name, kind, length = p(), s(), ctypes.c_int(), ctypes.c_size_t()
+    held = b"bytes\0and zeros\0"
+    create = call("kCreateOpAttr", p, s, p, ctypes.c_int, ctypes.c_int, p)
+    assert not create(b"label", held, len(held), 5, ctypes.byref(attribute))
+    assert not call("kOpAttrGetName", p, p, p)(attribute, ctypes.byref(name))
+    assert not call("kOpAttrGetType", p, p, p)(attribute, ctypes.byref(kind))
+    buffer = ctypes.create_string_buffer(len(held))
+    read = call("kReadOpAttr", p, p, ctypes.c_int, p, ctypes.c_size_t, p)
+    assert not read(attribute, 5, buffer, len(held), ctypes.byref(length))
+    assert (name.value, kind.value, buffer.raw[: length.value]) == (b"label", 5, held)
+    call("kReleaseOpAttr", None, p)(attribute)
     assert call("kGetModelEditorApi", p)()
     assert call("kGetEpApi", p)()
+
+
+def case_every_entry_is_used(tessera):
+    """What no source uses no case could show to be right."""
+    folder = ROOT / "tessera" / "onnxruntime_ep"
+    declared = re.findall(r"\bk[A-Z]\w+(?= =\s*kApi<|\{\};)", (folder / "ort_api.h").read_text())
+    sources = "".join(path.read_text() for path in folder.iterdir() if path.suffix in (".cc", ".h"))
+    assert len(declared) > 70
+    assert [name for name in declared if len(re.findall(rf"\b{name}\b", sources)) < 2] == []
 
 
 def case_too_old(tessera):
@@ -480,6 +493,20 @@ def case_contexts(tessera):
                     artifact = held if embed == "1" else (moved / held.decode()).read_bytes()
                     assert artifact.startswith(b"TSR\x9a") == (name != "any")
                 same(tessera.session(moved / "compiled.onnx").run(None, feeds), expected, exact)
+
+
+def case_contexts_of_a_dimension_that_is_overridden(tessera):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "compiled.onnx")
+        entries = {"ep.context_enable": "1", "ep.context_file_path": str(path), "ep.context_embed_mode": "1"}
+        options = tessera.options(entries)
+        (batch, *_) = onnx.load(DIGITS / "digits.onnx").graph.input[0].type.tensor_type.shape.dim
+        options.add_free_dimension_override_by_name(batch.dim_param, 2)
+        options.add_provider_for_devices(tessera.devices, {})
+        ort.InferenceSession(str(DIGITS / "digits.onnx"), options, enable_fallback=0)
+        (context,) = contexts_of(path)
+        assert context["ep_cache_context"].startswith(b"TSR\x9a")
+        same(tessera.session(path).run(None, digits(2)), tessera.oracle(DIGITS / "digits.onnx").run(None, digits(2)), True)
 
 
 def case_contexts_by_the_compiler_interface(tessera):

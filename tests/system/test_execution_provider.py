@@ -50,7 +50,24 @@ def test_other_versions_of_onnx_runtime():
         assert not wrong, f"{interpreter}: " + "\n".join(wrong.values())
 
 
-def test_python_finds_the_library():
-    from tessera import onnxruntime
-
-    assert onnxruntime.execution_provider_library() == str(LIBRARY)
+def test_beside_the_package():
+    """Python finds the library, and it stands in one process with the package, which holds the compiler as well."""
+    script = """
+import numpy, tessera, onnxruntime as ort
+from tessera.onnxruntime import execution_provider_library
+print(execution_provider_library())
+model, x = "examples/digits/digits.onnx", numpy.load("examples/digits/digits_test.npz")["images"][:2]
+first = tessera.Session(model).run(None, {"image": x})
+ort.register_execution_provider_library("tessera", execution_provider_library())
+options = ort.SessionOptions()
+devices = [device for device in ort.get_ep_devices() if device.ep_name == "TesseraExecutionProvider"]
+options.add_provider_for_devices(devices, {})
+second = ort.InferenceSession(model, options).run(None, {"image": x})
+assert (first[0] == second[0]).all() and (tessera.Session(model).run(None, {"image": x})[0] == second[0]).all()
+"""
+    path = os.pathsep.join(map(str, (ROOT / "tessera" / "python", BUILD / "lib")))
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [str(LIBRARY)]
