@@ -128,7 +128,9 @@ def branches(then_nodes, inputs=(), domains=()):
     """An If with some nodes in one branch and a constant's product in the other, and an Add behind it."""
     then = helper.make_graph(then_nodes, "then", [], [value("t", F, None)])
     constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.float32([2, 3, 4, 5, 6, 7])))
-    otherwise = helper.make_graph([constant, helper.make_node("Mul", ["x", "c"], ["e"])], "e", [], [value("e", F, None)])
+    otherwise = helper.make_graph(
+        [constant, helper.make_node("Mul", ["x", "c"], ["e"])], "e", [], [value("e", F, None)]
+    )
     nodes = [
         helper.make_node("If", ["condition"], ["r"], then_branch=then, else_branch=otherwise),
         helper.make_node("Add", ["r", "x"], ["y"]),
@@ -506,7 +508,11 @@ def case_contexts_of_a_dimension_that_is_overridden(tessera):
         ort.InferenceSession(str(DIGITS / "digits.onnx"), options, enable_fallback=0)
         (context,) = contexts_of(path)
         assert context["ep_cache_context"].startswith(b"TSR\x9a")
-        same(tessera.session(path).run(None, digits(2)), tessera.oracle(DIGITS / "digits.onnx").run(None, digits(2)), True)
+        same(
+            tessera.session(path).run(None, digits(2)),
+            tessera.oracle(DIGITS / "digits.onnx").run(None, digits(2)),
+            True,
+        )
 
 
 def case_contexts_by_the_compiler_interface(tessera):
