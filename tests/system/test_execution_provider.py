@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The execution provider for ONNX Runtime: programs register the library and run models, and ONNX Runtime's own
-provider is the oracle. The cases stand in execution_provider_cases.py and run in a process of their own, with the onnxruntime of
-this environment and with those of the interpreters that TESSERA_ONNXRUNTIME_PYTHONS names, separated by colons."""
+provider is the oracle. The cases stand in execution_provider_cases.py and run in a process of their own, with the
+onnxruntime of this environment and with those of the interpreters that TESSERA_ONNXRUNTIME_PYTHONS names, separated by
+colons."""
 
 import json
 import os
