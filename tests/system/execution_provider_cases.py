@@ -27,6 +27,7 @@ DIGITS = ROOT / "examples" / "digits"
 NAME = "TesseraExecutionProvider"
 VERSION = tuple(int(part) for part in ort.__version__.split(".")[:2])
 SPLITS_BODIES = (1, 24) <= VERSION < (1, 27)  # bodies that take values from outside are partitions of their own
+SEEDS = int(os.environ.get("TESSERA_PROVIDER_SEEDS", "12"))
 F = TensorProto.FLOAT
 value = helper.make_tensor_value_info
 
@@ -304,6 +305,43 @@ def case_convex_partitions(tessera):
     inputs = [value("ids", TensorProto.INT64, [1, 4]), value("x", F, [1, 6])]
     model = model_of(nodes, inputs, [value("y", F, [1, 6])], domains=["com.microsoft"])
     assert len(tessera.partitions(model, INTERRUPTED, exact=False)) == 3
+
+
+def random_graph(seed):
+    """Products, activations, sums, branches and an operator that Tessera does not know, which is an identity here."""
+    rng = np.random.default_rng(seed)
+    nodes, names = [], ["x"]
+    pick = lambda: names[int(rng.integers(len(names)))]
+    for i in range(int(rng.integers(4, 16))):
+        y, kind = f"v{i}", rng.choice(["odd", "odd", "product", "Relu", "Softmax", "Add", "Max", "If"])
+        if kind == "odd":
+            nodes.append(helper.make_node("NGramRepeatBlock", ["ids", pick()], [y], domain="com.microsoft", ngram_size=2))
+        elif kind == "product":
+            nodes.append(helper.make_node("MatMul", [pick(), "W"], [y]))
+        elif kind == "If":
+            bodies = [
+                helper.make_graph([helper.make_node(op, [pick(), pick()], [f"{y}_{op}"])], op, [],
+                                  [value(f"{y}_{op}", F, None)])
+                for op in ("Sub", "Min")
+            ]  # fmt: skip
+            nodes.append(helper.make_node("If", ["condition"], [y], then_branch=bodies[0], else_branch=bodies[1]))
+        else:
+            nodes.append(helper.make_node(kind, [pick(), pick()] if kind in ("Add", "Max") else [pick()], [y]))
+        names.append(y)
+    used = {name for node in nodes for name in node.input}
+    results = [value(name, F, [1, 6]) for name in names[1:] if name not in used or rng.random() < 0.2]
+    inputs = [value("ids", TensorProto.INT64, [1, 4]), value("x", F, [1, 6]), value("condition", TensorProto.BOOL, [])]
+    return model_of(nodes, inputs, results, {"W": 0.3 * weights(6, 6)}, ["com.microsoft"])
+
+
+def case_random_graphs(tessera):
+    for seed in range(SEEDS):
+        try:
+            feeds = {**INTERRUPTED, "condition": np.array(seed % 2 == 0)}
+            same(tessera.session(random_graph(seed)).run(None, feeds),
+                 tessera.oracle(random_graph(seed)).run(None, feeds), exact=False)  # fmt: skip
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
 
 
 def case_branches(tessera):
