@@ -315,7 +315,9 @@ def random_graph(seed):
     for i in range(int(rng.integers(4, 16))):
         y, kind = f"v{i}", rng.choice(["odd", "odd", "product", "Relu", "Softmax", "Add", "Max", "If"])
         if kind == "odd":
-            nodes.append(helper.make_node("NGramRepeatBlock", ["ids", pick()], [y], domain="com.microsoft", ngram_size=2))
+            nodes.append(
+                helper.make_node("NGramRepeatBlock", ["ids", pick()], [y], domain="com.microsoft", ngram_size=2)
+            )
         elif kind == "product":
             nodes.append(helper.make_node("MatMul", [pick(), "W"], [y]))
         elif kind == "If":
