@@ -92,6 +92,9 @@ struct Computation : NodeComputeInfo {
       const auto* value = api.get<const Value*>(kKernelContextGetInput, static_cast<const KernelContext*>(context), i);
       feeds.emplace_back(inputs[i], value ? ops::Value(to_tensor(api, value)) : ops::Value());
     }
+    // The statistics are of the last run, so that another thread has to wait.
+    std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
+    if (!statistics.empty()) lock.lock();
     const std::vector<ops::Value> results = session->run(feeds, outputs);
     for (size_t i = 0; i < results.size(); ++i) {
       if (results[i].kind != ops::Value::Kind::kTensor)
@@ -103,6 +106,7 @@ struct Computation : NodeComputeInfo {
 
   const Api& api;
   std::shared_ptr<Session> session;
+  std::mutex mutex;
   std::string name, statistics;
   std::vector<std::string> inputs, outputs;
 };
@@ -138,7 +142,7 @@ struct Provider : Ep {
 
   void choose(const Graph* of, EpGraphSupportInfo* support) {
     const GraphReader graph(api, of);
-    if (graph.nodes().empty() || parent_takes(of)) return;
+    if (graph.nodes().empty() || leaves_to_parent(of)) return;
     if (version < kNamesDiffer && (chosen || looks_like_body(of))) return;
     std::vector<std::string> left_out(graph.nodes().size());
     for (size_t i = 0; i < left_out.size(); ++i) {
@@ -165,9 +169,11 @@ struct Provider : Ep {
 
   Rules rules() const { return {settings.session, version >= kCapturedValuesPass}; }
 
-  /// Whether a graph is the body of a node that is taken with its bodies, or lies in one.
-  bool parent_takes(const Graph* of) const {
+  /// Whether a graph is the body of a node that is taken with its bodies, or one where no partition may be: a model of
+  /// contexts has none in bodies.
+  bool leaves_to_parent(const Graph* of) const {
     const auto* parent = api.get<const Node*>(kGraphGetParentNode, of);
+    if (parent && settings.context_enable) return true;
     return parent && reason_against(GraphReader(api, of, parent), rules()).empty();
   }
 

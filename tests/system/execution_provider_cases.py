@@ -512,8 +512,13 @@ def contexts_of(path):
 
 def case_contexts(tessera):
     """Saved beside the model or inside of it, and loaded from another folder, by a session that names no machine."""
-    models = {"fixed": (fixed_digits(), digits(2), True), "any": (onnx.load(DIGITS / "digits.onnx"), digits(3), True),
-              "two": (interrupted(), INTERRUPTED, False)}  # fmt: skip
+    branched = branches([helper.make_node("MatMul", ["x", "W"], ["t"])])
+    models = {
+        "fixed": (fixed_digits(), digits(2), True),
+        "any": (onnx.load(DIGITS / "digits.onnx"), digits(3), True),
+        "two": (interrupted(), INTERRUPTED, False),
+        "branched": (branched, {"condition": np.array(True), "x": weights(1, 6)}, False),
+    }
     with tempfile.TemporaryDirectory() as folder:
         for name, (model, feeds, exact) in models.items():
             for embed in "01":
@@ -533,7 +538,7 @@ def case_contexts(tessera):
                     assert context["embed_mode"] == int(embed)
                     held = context["ep_cache_context"]
                     artifact = held if embed == "1" else (moved / held.decode()).read_bytes()
-                    assert artifact.startswith(b"TSR\x9a") == (name != "any")
+                    assert artifact.startswith(b"TSR\x9a") == (name in ("fixed", "two"))
                 same(tessera.session(moved / "compiled.onnx").run(None, feeds), expected, exact)
 
 
