@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -601,6 +602,22 @@ def case_contexts_that_are_wrong(tessera):
         assert "reference" in tessera.refused(f"{folder}/model.onnx", {"device": "reference"}, **entries)
         assert tessera.refused(f"{folder}/model.onnx", ep__context_enable="1", ep__context_embed_mode="0",
                                ep__context_file_path=f"{folder}/none/c.onnx").startswith("cannot write")  # fmt: skip
+
+
+def case_contexts_that_are_signed(tessera):
+    command = pathlib.Path(tessera.library).parent.parent / "bin" / "tessera"
+    if not command.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(fixed_digits(), f"{folder}/model.onnx")
+        tessera.session(f"{folder}/model.onnx", ep__context_enable="1", ep__context_embed_mode="0")
+        subprocess.run([command, "keygen", f"{folder}/key"], check=True, capture_output=True)
+        trusted = {"trusted_keys": f"{folder}/key.pub"}
+        assert "is not signed" in tessera.refused(f"{folder}/model_ctx.onnx", trusted)
+        artifact = f"{folder}/model_ctx_tessera_0.tsr"
+        subprocess.run([command, "sign", artifact, "--key", f"{folder}/key.key"], check=True, capture_output=True)
+        results = tessera.session(f"{folder}/model_ctx.onnx", trusted).run(None, digits(2))
+        same(results, tessera.oracle(fixed_digits()).run(None, digits(2)), exact=True)
 
 
 def contexts_of_name(model):
