@@ -7,6 +7,9 @@ pybind11_add_module(tessera_wheel NO_EXTRAS EXCLUDE_FROM_ALL python_bindings.cc 
 set_target_properties(tessera_wheel PROPERTIES OUTPUT_NAME _tessera TESSERA_STATIC_LLVM ON
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/wheel CXX_VISIBILITY_PRESET hidden)
 target_link_libraries(tessera_wheel PRIVATE tessera_command)
+if(TARGET tessera_onnxruntime_ep_objects)
+  target_link_libraries(tessera_wheel PRIVATE tessera_onnxruntime_ep_objects)
+endif()
 target_link_options(tessera_wheel PRIVATE -Wl,--gc-sections $<$<CONFIG:Release>:-s>
   -Wl,--version-script=${CMAKE_CURRENT_LIST_DIR}/exports.map)
 set_target_properties(tessera_wheel PROPERTIES LINK_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/exports.map)

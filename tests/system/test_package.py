@@ -139,6 +139,30 @@ def test_wheel_runs_the_demo_and_loads_no_library_of_the_build(installed):
         assert known or re.match(OF_THE_SYSTEM, path.name), library
 
 
+def test_wheel_holds_the_execution_provider(installed, image_and_logits, tmp_path):
+    """The module of the wheel is the library that ONNX Runtime registers."""
+    image, logits = image_and_logits
+    np.save(tmp_path / "image.npy", image)
+    script = f"""
+import sys
+sys.path.append({str(pathlib.Path(onnxruntime.__file__).resolve().parent.parent)!r})
+import numpy, onnxruntime
+from tessera.onnxruntime import execution_provider_library
+print(execution_provider_library())
+onnxruntime.register_execution_provider_library("tessera", execution_provider_library())
+devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == "TesseraExecutionProvider"]
+options = onnxruntime.SessionOptions()
+options.add_provider_for_devices(devices, {{"statistics": {str(tmp_path / "statistics")!r}}})
+image = numpy.load({str(tmp_path / "image.npy")!r})
+(result,) = onnxruntime.InferenceSession({str(MODEL)!r}, options).run(None, {{"image": image}})
+numpy.save({str(tmp_path / "out.npy")!r}, result)
+"""
+    library = installed.done("-c", script, program="python").strip()
+    assert library.startswith(str(installed.folder))
+    assert np.array_equal(np.load(tmp_path / "out.npy"), logits)
+    assert (tmp_path / "statistics").read_text().count("\n") == 1
+
+
 def test_wheel_reaches_a_device_elsewhere(installed, image_and_logits, tmp_path):
     """gRPC comes with the wheel."""
     from tests.system.remote_server import Server, needs_grpc

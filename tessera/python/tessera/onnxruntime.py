@@ -38,6 +38,7 @@ from onnxruntime.capi import onnxruntime_inference_collection as _collection
 
 from . import Session as _Session
 from . import compile_options
+from . import errors as _errors
 from .app import capture as _capture
 from .app import models as _models
 from .app import records as _records
@@ -640,6 +641,18 @@ def install(
 
     atexit.register(conclude)
     _install(settings)
+
+
+def execution_provider_library():
+    """The path of the library with TesseraExecutionProvider, for onnxruntime.register_execution_provider_library and
+    its like in other languages (docs/execution_provider.md). In a wheel it is the module itself, which only processes
+    of Python can load. Errors: tessera.Error in a build without it."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(_tessera.__file__)), "libtessera_onnxruntime_ep.so")
+    if os.path.exists(beside):
+        return beside
+    if hasattr(ctypes.CDLL(_tessera.__file__), "CreateEpFactories"):
+        return os.path.abspath(_tessera.__file__)
+    raise _errors.error("unsupported", f"{beside} is missing: build the target tessera_onnxruntime_ep")
 
 
 def install_from_environment():
