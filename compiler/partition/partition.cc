@@ -32,8 +32,8 @@ std::vector<graph::AnyGraph> take_graphs(Selection& selection) {
 auto schedules_in(const Selection& selection, const std::vector<graph::AnyGraph>& graphs, const Options& options) {
   return [&](const npu::Graph& graph) {
     std::map<std::string, int64_t> named;
-    for (const Turn& turn : selection.turns) {
-      const auto* other = turn.graph ? std::get_if<npu::Graph>(&graphs[*turn.graph]) : nullptr;
+    for (const size_t number : graphs_in_order(selection)) {
+      const auto* other = std::get_if<npu::Graph>(&graphs[number]);
       if (other == nullptr) continue;
       auto schedules = given_schedules(*other, options, named);
       if (other == &graph) return schedules;
@@ -97,9 +97,7 @@ std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module) {
 std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module, const isa::MachineConfig& config) {
   Selection selection = select(main_function(module).getBody().front(), true, ability_of(config));
   std::vector<graph::AnyGraph> graphs = take_graphs(selection), ordered;
-  for (const Turn& turn : selection.turns) {
-    if (turn.graph) ordered.push_back(std::move(graphs[*turn.graph]));
-  }
+  for (const size_t number : graphs_in_order(selection)) ordered.push_back(std::move(graphs[number]));
   return ordered;
 }
 
@@ -112,15 +110,17 @@ Placement placement(mlir::ModuleOp module, const isa::MachineConfig& config) {
       placement.macs_npu += operation.macs;
     }
   }
-  for (const Turn& turn : selection.turns) {
-    for (nn::NodeOp op : turn.cpu) {
-      op->walk([&](nn::NodeOp inner) {  // the bodies of control flow too
-        for (std::string& name : covered_nodes({inner.getOperation()}))
+  const auto add = [&](const std::vector<Turn>& turns) {
+    for (const Turn& turn : turns) {
+      for (nn::NodeOp op : turn.cpu) {
+        for (std::string& name : covered_nodes({op.getOperation()}))
           if (!placement.npu.contains(name)) placement.cpu.insert(std::move(name));
-        placement.macs_cpu += model_macs(inner);
-      });
+        placement.macs_cpu += model_macs(op);
+      }
     }
-  }
+  };
+  add(selection.turns);
+  for (const auto& [block, turns] : selection.bodies) add(turns);
   return placement;
 }
 

@@ -33,6 +33,7 @@ from .graph import (
     sort_nodes,
     unique,
 )
+from .recurrent import cells_to_products, is_cell, steps_first
 from .spellings import einsums_to_products, lengths_to_normalisations, without_guards
 from .steps import step
 
@@ -78,7 +79,8 @@ def refuse_unfit(model, products):
                 f"node '{node.name or node.output[0]}' ({node.op_type}): the model is quantised already; compile it as "
                 "it is, or give the float model that it was made of"
             )
-    if not any(node.op_type in products for node in model.graph.node):
+    nodes = [node for graph in graphs_of(model.graph) for node in graph.node]
+    if not any(node.op_type in products or is_cell(node) for node in nodes):
         raise argument(
             "the model has no Conv, MatMul, Gemm or other product, so nothing of it gains from the NPU; run it as it is"
         )
@@ -551,7 +553,13 @@ def standard(model, products):
 
 
 def _spell_out(model):
+    steps_first(model)
     for sentence in spell_out(model):
+        warnings.warn(sentence, stacklevel=4)
+
+
+def _spell_cells(model):
+    for sentence in cells_to_products(model):
         warnings.warn(sentence, stacklevel=4)
 
 
@@ -568,6 +576,7 @@ def spelled(model, products):
         ("lengths of rows", lengths_to_normalisations),
         ("guards", without_guards),
         ("masks", lambda model: masks_to_sums(model, Graph(model), _Constants(model))),
+        ("recurrent cells", _spell_cells),
         ("unused constants", drop_unread),
         ("names of nodes", name_nodes),
         ("operators", lambda model: refuse_unfit(model, products)),

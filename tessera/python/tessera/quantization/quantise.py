@@ -14,14 +14,29 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import byte_io, caches, engines, equalise, measure, place, ranges, rounding, sizes, split, tables, write
+from . import (
+    branches,
+    byte_io,
+    caches,
+    engines,
+    equalise,
+    measure,
+    place,
+    ranges,
+    rounding,
+    sizes,
+    split,
+    tables,
+    write,
+)
 from .data import open_data, ports_of
 from .errors import argument
-from .graph import Graph
+from .graph import Graph, graphs_of
 from .meter import Meter
 from .plan import Plan
 from .prepare import spelled, standard
-from .steps import begin, one_line, step
+from .recurrent import is_part_of_cell
+from .steps import as_error, begin, one_line, step
 
 METADATA = "tessera.quantization"
 MOVES = ("movement", "embedding")  # units that cost little wherever they run
@@ -95,13 +110,13 @@ def settle_with_compiler(calibrated, options, float_nodes):
     float_nodes = dict(float_nodes)
     for _ in range(TURNS):
         state = candidate(calibrated, options, float_nodes)
-        if not any(unit.quantised for unit in state.plan.units):
+        if not any(unit.quantised for unit in state.plan.units) and not holds_quantised(state.model):
             raise argument("nothing of the model can be quantised: every product is kept float; run it as it is")
         state.placement = place.place(state.model, options.config, options.shapes, options.numerics)
         refused = [
             unit
             for unit in state.plan.units
-            if unit.quantised and unit.kind not in MOVES and any(n.name in state.placement.cpu for n in unit.nodes)
+            if unit.quantised and unit.kind not in MOVES and any(name in state.placement.cpu for name in unit.computing)
         ]
         if not refused:
             break
@@ -112,6 +127,11 @@ def settle_with_compiler(calibrated, options, float_nodes):
     return state
 
 
+def holds_quantised(model):
+    """Whether branches of the model are quantised."""
+    return any(node.op_type == "QuantizeLinear" for graph in graphs_of(model.graph) for node in graph.node)
+
+
 def resolve_layers(model, names):
     """Node names of layers given by node or by one of its results."""
     found = {}
@@ -120,6 +140,10 @@ def resolve_layers(model, names):
     # ONNX Runtime's optimiser appends to the name of a node what it has folded into it.
     by_name.update({node.name.split("/MatMulAddFusion")[0]: node.name for node in model.graph.node})
     for name in names:
+        parts = [node.name for node in model.graph.node if node.name.startswith(f"{name}/") and is_part_of_cell(node)]
+        if name not in by_name and parts:  # of a recurrent cell that was spelled out
+            found.update(dict.fromkeys(parts, "kept float"))
+            continue
         if name not in by_name:
             near = [n for n in by_name if name.lower() in n.lower()][:3] or list(by_name)[:3]
             raise argument(
@@ -227,6 +251,8 @@ class Quantization:
         options = self.options
         engines.check(options.engine, options.method)
         layers = [name for name in keep_float if not str(name).isdigit()]
+        inside = [name for name in layers if name in branches.names_inside(self.model)]
+        layers = [name for name in layers if name not in inside]
         most = sum(int(name) for name in keep_float if str(name).isdigit())
         self.float_nodes = resolve_layers(self.model, layers)
         options.float_nodes = tuple(self.float_nodes)
@@ -234,13 +260,13 @@ class Quantization:
         self.meter.begin("running in float")
         feeds = take(self.data, self.judges)
         self.reference = measure.float_outputs(self.model, feeds)
+        self._quantise_branches(inside)
         self._observe()
         self.same, found = self._split(*self._equalised(feeds))
         self.meter.begin("calibrating")
         found = engines.completed(self.same, self.data, found)
-        self.calibrated = engines.calibrate(
-            options.engine, self.same, self.data, options, found, self.statistics.samples
-        )
+        engine = options.engine if self._has_products() else "onnxruntime"
+        self.calibrated = engines.calibrate(engine, self.same, self.data, options, found, self.statistics.samples)
         self._narrow(feeds)
         self.meter.begin("asking the compiler")
         self.state = settle_with_compiler(self.calibrated, options, self.float_nodes)
@@ -251,6 +277,44 @@ class Quantization:
             self._settle()
         self._tell_what_is_left()
         return self.state
+
+    def _quantise_branches(self, keep):
+        """Puts quantised branches of If into the model, each quantised as a model of its own on what the samples give
+        it. What cannot be had of a branch leaves it in float, and a line says why."""
+        self.float_model, self.parts = self.model, []
+        products = set(_tessera.operator_names()["products"])
+        found = branches.branches_of(self.model, products)
+        if not found:
+            return
+        changed = copy.deepcopy(self.model)
+        for branch in branches.branches_of(changed, products):
+            self.meter.at(len(self.parts), len(found))
+            try:
+                self.parts.append(self._quantised_branch(changed, branch, keep))
+            except Exception as e:  # of this branch alone: the others, and the graph around them, go on
+                self._warn(f"{branch.text} stays in float on the CPU: {as_error(e)}")
+        self.model = changed
+
+    def _quantised_branch(self, changed, branch, keep):
+        """Writes the quantised branch in the place of the one in `changed`; the work that made it."""
+        samples, taken = branches.samples_of(self.float_model, branch, self.data)
+        model = branches.model_of(self.float_model, branch, samples)
+        if not taken:
+            try:
+                measure.float_outputs(model, samples[:1])
+            except _tessera.Error:
+                raise argument("no sample takes it; give samples that do") from None
+            self._warn(f"{branch.text}: no sample takes it; its ranges are those of what the others would give it")
+        options = dataclasses.replace(self.options, shapes={}, float_nodes=())
+        work = Quantization(model, samples, options, seed=self.seed, samples=len(samples))
+        known = branches.names_inside(work.model) | {node.name for node in work.model.graph.node}
+        work.run([name for name in keep if name in known])
+        branches.put_back(changed, branch, work.state.model)
+        return work
+
+    @staticmethod
+    def _warn(sentence):
+        warnings.warn(sentence, stacklevel=6)
 
     def _settle(self):
         self.state = settle_with_compiler(self.calibrated, self.options, {**self.state.left, **self.float_nodes})
@@ -293,6 +357,10 @@ class Quantization:
             channels,
             lambda part, parts, number: self.meter.at(part * whole + number, parts * whole),
         )
+
+    def _has_products(self):
+        products = _tessera.operator_names()["products"]
+        return any(node.op_type in products for node in self.model.graph.node)
 
     def _may_change(self):
         return self.options.equalise and not self.options.float_nodes
@@ -393,7 +461,7 @@ class Quantization:
         held = held if held >= FEWEST_HELD else 0
         count, most = min(samples - held, self.taught), min(samples, self.taught)
         feeds = take(self.data.behind(count), held) if held else take(self.data, self.judges)
-        reference = measure.float_outputs(self.model, feeds) if held else self.reference
+        reference = measure.float_outputs(self.float_model, feeds) if held else self.reference
         engine, tried, left = self.calibrated, [], {**self.state.left, **self.float_nodes}
         plain = dataclasses.replace(engine, note="as they were")
         other = self.state
@@ -462,7 +530,7 @@ class Quantization:
     def limit_drop(self, score, most):
         """Keeps the most sensitive layers float, one more at a time, until `score` (of a model; larger is better) is
         within `most` of the float model's."""
-        target = score(self.model) - most
+        target = score(self.float_model) - most
         ranking = self.ranking()
         kept = 0
         while score(self.state.model) < target:
@@ -537,6 +605,8 @@ class Quantization:
                     "predicted_cycles": cycles.get(unit.name),
                 }
             )
+        for part in self.parts:
+            rows += part.report(sensitivity=sensitivity)["layers"]
         return {
             **self.origin(),
             "macs": state.placement.macs_npu + state.placement.macs_cpu,
@@ -654,13 +724,13 @@ def quantize(
     told = work.report() if report else {}
     if score is not None:
         told["accuracy"] = {
-            "float": score(work.model),
+            "float": score(work.float_model),
             "int8": score(work.state.model),
             "samples": count,
             "data": known,
             "synthetic": work.data.synthetic and test is None,
         }
-    result = Quantized(made, told, work.model, work.state.placement.macs_share, work.data.synthetic)
+    result = Quantized(made, told, work.float_model, work.state.placement.macs_share, work.data.synthetic)
     if output is not None:
         result.save(output)
     return result

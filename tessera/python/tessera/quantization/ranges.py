@@ -10,6 +10,7 @@ import numpy as np
 
 from . import attention
 from .graph import is_onnx
+from .recurrent import hidden_tensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +98,16 @@ def choose(plan, ranges, *, power_of_two=False):
         parameters = parameters_of(low, high, power_of_two=power_of_two)
         chosen.update(dict.fromkeys(members, parameters))
     _scale_steps(plan, groups, makers, chosen, power_of_two)
+    for unit in plan.units:
+        if unit.quantised and unit.kind == "recurrent":
+            ends = [end for name in hidden_tensors(unit.node) for end in _ends(plan, ranges, name)]
+            chosen[unit.hidden] = parameters_of(min(ends), max(ends), power_of_two=power_of_two)
     return chosen
+
+
+def _ends(plan, ranges, name):
+    array = plan.graph.array(name)
+    return ranges[name] if array is None else (float(array.min()), float(array.max()))
 
 
 def _factor(plan, unit):
