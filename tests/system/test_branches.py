@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Branches of If whose products run on the NPU; and branches that make no sense for the shapes that came: the other branch runs, equal to ONNX Runtime, and one
-that is taken all the same fails with one line that names its node. Voice detectors have them, with a network for each
-sampling rate."""
+"""Branches of If. Their products run on the NPU behind `tessera quantize`. Where one makes no sense for the shapes that
+came, the other branch runs, equal to ONNX Runtime, and the one that is taken all the same fails with one line that
+names its node. Voice detectors have them, with a network for each sampling rate."""
 
 import numpy as np
 import onnx

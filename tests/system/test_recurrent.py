@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent cells. The model in which they are spelled out as products computes what ONNX Runtime's kernels compute, for
-cells drawn at random; and behind `tessera quantize` their products run on the NPU, with the results of ONNX Runtime."""
+"""Recurrent cells. The model in which they are spelled out as products computes what ONNX Runtime's kernels compute,
+for cells drawn at random; and behind `tessera quantize` their products run on the NPU, with the results of ONNX
+Runtime."""
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-
-import tessera
 from tessera.quantization.graph import graphs_of
 from tessera.quantization.prepare import prepare
 from tessera.quantization.recurrent import GATES, PARAMETERS, is_cell
+
+import tessera
 
 from . import validity
 
@@ -81,7 +81,7 @@ def test_a_spelled_out_cell_computes_what_the_cell_does(seed):
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_activations(name):
     names = ["Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"]
-    written = next((n for n in [*names, "Relu", "Tanh", "Sigmoid"] if n.lower() == name))
+    written = next(n for n in [*names, "Relu", "Tanh", "Sigmoid"] if n.lower() == name)
     alpha, beta = PARAMETERS[name]
     given = {"activation_alpha": [0.4]} if alpha is not None else {}
     given |= {"activation_beta": [0.3]} if beta is not None else {}

@@ -5,10 +5,10 @@ units, which are the groups of nodes that the NPU computes as one operation betw
 A unit is a product with its bias and its activation, a sum or product of two tensors, a chain of elementwise operators
 on one tensor (one table of 256 values), a normalisation of rows, a movement, a concatenation, an embedding (rows of a
 constant that are chosen at run time: the CPU moves their bytes), a direction of a recurrent cell (whose products stand
-in a body), or any other operator alone. The sums of a recurrent cell's products are `wide`: their results stay float. Only the borders of
-units are quantised: inside one, values are exact sums or parts of a table. Which units stay quantised is decided by
-`settle`: a unit that is no product needs a quantised neighbour on both sides, else it would only lose accuracy. What
-the NPU does not take is found by compiling (place.py)."""
+in a body), or any other operator alone. The sums of a recurrent cell's products are `wide`: their results stay float.
+Only the borders of units are quantised: inside one, values are exact sums or parts of a table. Which units stay
+quantised is decided by `settle`: a unit that is no product needs a quantised neighbour on both sides, else it would
+only lose accuracy. What the NPU does not take is found by compiling (place.py)."""
 
 import dataclasses
 import math
