@@ -110,7 +110,7 @@ class Assembler {
       operations.push_back(op.getOperation());
       const auto macs = static_cast<uint64_t>(model_macs(op));
       layer.macs += macs;
-      artifact_.totals.macs_cpu += macs;
+      artifact_.totals.macs_cpu += times_ * macs;
       const std::string type = op.getOpType().str();
       layer.op += (layer.op.empty() ? "" : "+") + type;
     }
@@ -165,6 +165,8 @@ class Assembler {
     step.version = node.version;
     step.node_name = node.name;
     for (const auto& [name, value] : node.attributes) step.attributes.push_back(attribute(name, value));
+    const uint64_t times = times_;
+    times_ *= static_cast<uint64_t>(trips_of(op));
     for (size_t i = 0; i < op.getBodies().size(); ++i) {
       program::Attribute body;
       body.name = mlir::cast<mlir::StringAttr>(op.getBodyNames()[i]).str();
@@ -172,6 +174,7 @@ class Assembler {
       body.plan = body_plan(op.getBodies()[i]);
       step.attributes.push_back(std::move(body));
     }
+    times_ = times;
     for (mlir::Value v : op.getInputs()) step.inputs.push_back(value_id(v));
     for (mlir::Value v : op.getOutputs()) step.outputs.push_back(value_id(v));
     step.layer = cpu_layer({op});
@@ -265,7 +268,7 @@ class Assembler {
     const uint64_t done = std::min(layer.macs, static_cast<uint64_t>(info.padded_macs));  // less where nobody reads all
     layer.bound_cycles =
         std::max((done + peak - 1) / peak, (layer.dram_read_bytes + layer.dram_write_bytes + width - 1) / width);
-    artifact_.totals.macs_npu += layer.macs;
+    artifact_.totals.macs_npu += times_ * layer.macs;
     count_nodes(layer.nodes);
     return layer;
   }
@@ -411,7 +414,8 @@ class Assembler {
   const std::vector<npu::Graph>& graphs_;
   const Options& options_;
   program::Artifact artifact_;
-  int64_t done_ = 0;  // turns
+  int64_t done_ = 0;    // turns
+  uint64_t times_ = 1;  // that the steps at hand run
   std::unordered_map<const void*, int64_t> ids_;
   std::set<std::string> names_, counted_;
   std::map<std::string, int64_t> named_;  // layers so far by name

@@ -87,6 +87,22 @@ void replace_graphs(std::vector<graph::AnyGraph>& graphs, const std::vector<grap
   }
 }
 
+/// Adds products, and nodes that the CPU runs, of turns that run `times` times.
+void add_turns(const Selection& selection, const std::vector<Turn>& turns, int64_t times, Placement& placement) {
+  for (const Turn& turn : turns) {
+    if (turn.graph)
+      for (const graph::Operation& operation : selection.graphs[*turn.graph].operations)
+        placement.macs_npu += times * operation.macs;
+    for (nn::NodeOp op : turn.cpu) {
+      for (std::string& name : covered_nodes({op.getOperation()}))
+        if (!placement.npu.contains(name)) placement.cpu.insert(std::move(name));
+      placement.macs_cpu += times * model_macs(op);
+      for (mlir::Region& region : op.getBodies())
+        add_turns(selection, selection.bodies.at(&region.front()), times * trips_of(op), placement);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module) {
@@ -104,23 +120,10 @@ std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module, const isa::Mach
 Placement placement(mlir::ModuleOp module, const isa::MachineConfig& config) {
   const Selection selection = select(main_function(module).getBody().front(), true, ability_of(config));
   Placement placement;
-  for (const graph::ValueGraph& graph : selection.graphs) {
-    for (const graph::Operation& operation : graph.operations) {
+  for (const graph::ValueGraph& graph : selection.graphs)
+    for (const graph::Operation& operation : graph.operations)
       placement.npu.insert(operation.nodes.begin(), operation.nodes.end());
-      placement.macs_npu += operation.macs;
-    }
-  }
-  const auto add = [&](const std::vector<Turn>& turns) {
-    for (const Turn& turn : turns) {
-      for (nn::NodeOp op : turn.cpu) {
-        for (std::string& name : covered_nodes({op.getOperation()}))
-          if (!placement.npu.contains(name)) placement.cpu.insert(std::move(name));
-        placement.macs_cpu += model_macs(op);
-      }
-    }
-  };
-  add(selection.turns);
-  for (const auto& [block, turns] : selection.bodies) add(turns);
+  add_turns(selection, selection.turns, 1, placement);
   return placement;
 }
 

@@ -42,6 +42,7 @@ graph::Preference preference_of(mlir::Value value) {
         case OperatorClass::kTransposedConvolution:
         case OperatorClass::kPool: return graph::Preference::kChannelsLast;
         case OperatorClass::kMatrixProduct: return graph::Preference::kRows;
+        case OperatorClass::kRecurrentCell:
         case OperatorClass::kOther: break;
       }
       for (mlir::Value result : op.getOutputs())
