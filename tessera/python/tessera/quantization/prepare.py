@@ -34,6 +34,7 @@ from .graph import (
     unique,
 )
 from .recurrent import cells_to_products, is_cell, steps_first
+from .scores import scores_in_one_form
 from .spellings import einsums_to_products, lengths_to_normalisations, without_guards
 from .steps import step
 
@@ -429,19 +430,19 @@ def _into_convolution(constant, graph, node, factor, offset):
 def batch_norms_to_convolutions(model):
     """A batch norm goes into the convolution in front of it where ONNX Runtime has left it (it knows the newest opsets
     late). One that stands alone becomes a depthwise 1x1 convolution, whose products the NPU computes exactly.
-    Only where the rank is known to be 3 or 4."""
+    Only where the rank is known to be 2, 3 or 4; rows of channels get an axis of 1 for it."""
     graph, constant = Graph(model), _Constants(model)
-    taken = []
+    taken, around = [], []
     for node in model.graph.node:
         if not is_onnx(node, "BatchNormalization") or len(node.output) > 1:
             continue
         shape = graph.shapes.get(node.input[0])
         parameters = [graph.array(name) for name in node.input[1:5]]
-        if shape is None or len(shape) not in (3, 4) or any(p is None for p in parameters):
+        if shape is None or len(shape) not in (2, 3, 4) or any(p is None for p in parameters):
             continue
         scale, bias, mean, variance = (p.astype(np.float64) for p in parameters)
         factor = scale / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
-        weights = factor.astype(np.float32).reshape((-1, 1) + (1,) * (len(shape) - 2))
+        weights = factor.astype(np.float32).reshape((-1, 1) + (1,) * max(1, len(shape) - 2))
         offset = (bias - mean * factor).astype(np.float32)
         if _into_convolution(constant, graph, node, factor, offset):
             taken.append(node)
@@ -451,8 +452,16 @@ def batch_norms_to_convolutions(model):
         node.op_type = "Conv"
         node.input.extend([constant(f"{name}/weights", weights), constant(f"{name}/bias", offset)])
         node.attribute.append(helper.make_attribute("group", len(scale)))
+        if len(shape) == 2:
+            axes = constant(f"{name}/axes", np.int64([2]))
+            before, behind = (unique(f"{name}/{what}", constant.taken) for what in ("column", "scaled"))
+            around.append(helper.make_node("Unsqueeze", [node.input[0], axes], [before], f"{name}/Unsqueeze"))
+            around.append(helper.make_node("Squeeze", [behind, axes], [name], f"{name}/Squeeze"))
+            node.input[0], node.output[0] = before, behind
     for node in taken:
         model.graph.node.remove(node)
+    model.graph.node.extend(around)
+    sort_nodes(model.graph)
 
 
 def plain_gemms(model):
@@ -576,6 +585,7 @@ def spelled(model, products):
         ("lengths of rows", lengths_to_normalisations),
         ("guards", without_guards),
         ("masks", lambda model: masks_to_sums(model, Graph(model), _Constants(model))),
+        ("scores", lambda model: scores_in_one_form(shaped(model), shaped)),
         ("recurrent cells", _spell_cells),
         ("unused constants", drop_unread),
         ("names of nodes", name_nodes),
