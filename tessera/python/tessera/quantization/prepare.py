@@ -464,12 +464,30 @@ def batch_norms_to_convolutions(model):
     sort_nodes(model.graph)
 
 
+def _sum_behind(graph, constant, node):
+    """A Gemm that adds a tensor known at run time, as ONNX Runtime makes of a product and a sum: the Add behind it;
+    None for others."""
+    other = node.input[2] if len(node.input) > 2 else ""
+    if not other or other in graph.constants or attribute(node, "beta", 1.0) != 1.0:
+        return None
+    product = unique(f"{node.output[0]}/product", constant.taken)
+    named = unique(f"{node.name or node.output[0]}/Add", constant.taken)
+    add = helper.make_node("Add", [product, other], [node.output[0]], named)
+    node.output[0] = product
+    del node.input[2]
+    return add
+
+
 def plain_gemms(model):
-    """alpha, beta and a transposed constant of Gemm go into its constants."""
+    """alpha, beta and a transposed constant of Gemm go into its constants; a sum of two tensors stands behind it."""
     graph, constant = Graph(model), _Constants(model)
+    sums = []
     for node in model.graph.node:
         if not is_onnx(node, "Gemm"):
             continue
+        add = _sum_behind(graph, constant, node)
+        if add is not None:
+            sums.append(add)
         for index, name in ((1, "alpha"), (2, "beta")):
             factor = attribute(node, name, 1.0)
             if factor == 1.0 or len(node.input) <= index or not node.input[index]:
@@ -489,6 +507,8 @@ def plain_gemms(model):
                 if bias.size in (1, width) and bias.shape != (width,):
                     wide = np.broadcast_to(bias.reshape(-1), (width,)).copy()
                     node.input[2] = constant(f"{node.output[0]}/bias", wide)
+    model.graph.node.extend(sums)
+    sort_nodes(model.graph)
 
 
 def sums_to_adds(model):

@@ -222,7 +222,9 @@ def scores_in_one_form(model, infer):
 def _drop_identities(model):
     """Those that limits have become: their readers read what they read."""
     out = _Rewriter(model)
-    names = {n.output[0]: n.input[0] for n in out.graph.nodes if is_onnx(n, "Identity") and n.output[0] not in out.graph.held}
+    names = {
+        n.output[0]: n.input[0] for n in out.graph.nodes if is_onnx(n, "Identity") and n.output[0] not in out.graph.held
+    }
     for node in out.graph.nodes:
         if node.output and node.output[0] in names:
             continue
