@@ -192,3 +192,50 @@ def test_a_cell_inside_of_a_branch():
     for feed in feeds:
         expected = oracle.run(made.model, feed, intermediates=False).outputs["y"]
         np.testing.assert_allclose(session.run(None, feed)[0], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["loop", "scan"])
+def test_products_in_the_body_of_a_loop(kind):
+    """Calibrated on what each iteration takes. The programs are those of one iteration, whatever their number."""
+    rng, value, node = np.random.default_rng(4), helper.make_tensor_value_info, helper.make_node
+    draw = lambda name, *shape: onnx.numpy_helper.from_array((rng.standard_normal(shape) / 4).astype(np.float32), name)
+    if kind == "loop":
+        nodes = [
+            node("MatMul", ["s", "b"], ["p"], name="inner"),
+            node("Tanh", ["p"], ["t"]),
+            node("Add", ["t", "x"], ["n"]),
+        ]
+        nodes += [node("Identity", ["go"], ["on"]), node("Identity", ["n"], ["y"])]
+        inputs = [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, []), value("s", 1, [2, 16])]
+        results = [value("on", TensorProto.BOOL, []), value("n", 1, [2, 16]), value("y", 1, [2, 16])]
+        body = helper.make_graph(nodes, "body", inputs, results, [draw("b", 16, 16)])
+        nodes = [node("MatMul", ["x", "a"], ["z"]), node("Loop", ["trips", "", "z"], ["last", "all"], body=body)]
+        held, shape = [draw("a", 16, 16), onnx.numpy_helper.from_array(np.int64(5), "trips")], [2, 16]
+    else:
+        nodes = [
+            node("MatMul", ["s", "b"], ["p"], name="inner"),
+            node("Add", ["p", "e"], ["q"]),
+            node("Relu", ["q"], ["n"]),
+        ]
+        nodes += [node("Identity", ["n"], ["y"])]
+        inputs, results = (
+            [value("s", 1, [2, 16]), value("e", 1, [2, 16])],
+            [value("n", 1, [2, 16]), value("y", 1, [2, 16])],
+        )
+        body = helper.make_graph(nodes, "body", inputs, results, [draw("b", 16, 16)])
+        more = {"scan_input_directions": [1], "scan_output_directions": [1]}
+        nodes = [node("Scan", ["zero", "x"], ["last", "all"], body=body, num_scan_inputs=1, **more)]
+        held, shape = [onnx.numpy_helper.from_array(np.zeros((2, 16), np.float32), "zero")], [5, 2, 16]
+    outputs = [value("last", 1, None), value("all", 1, None)]
+    graph = helper.make_graph(nodes, "g", [value("x", 1, shape)], outputs, held)
+    whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = [{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(8)]
+    made = tessera.quantize(whole, feeds, engine="onnxruntime", report=True)
+    assert made.macs_npu_share == 1 and made.report["output_snr_db"] > 25
+    session = tessera.Session(made.model.SerializeToString(), check_races=True)
+    assert session.info()["programs"] == (2 if kind == "loop" else 1)
+    for feed in feeds:
+        expected = oracle.run(made.model, feed, intermediates=False).outputs
+        for name, got in zip(["last", "all"], session.run(None, feed), strict=True):
+            np.testing.assert_allclose(got, expected[name], atol=1e-5)
+    assert 5 in {row.get("runs") for row in session.stats()["layers"]}

@@ -14,21 +14,7 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import (
-    branches,
-    byte_io,
-    caches,
-    engines,
-    equalise,
-    measure,
-    place,
-    ranges,
-    rounding,
-    sizes,
-    split,
-    tables,
-    write,
-)
+from . import byte_io, caches, engines, equalise, inside, measure, place, ranges, rounding, sizes, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
 from .graph import Graph, graphs_of
@@ -128,7 +114,7 @@ def settle_with_compiler(calibrated, options, float_nodes):
 
 
 def holds_quantised(model):
-    """Whether branches of the model are quantised."""
+    """Whether a graph of the model, or a body, is quantised."""
     return any(node.op_type == "QuantizeLinear" for graph in graphs_of(model.graph) for node in graph.node)
 
 
@@ -251,8 +237,9 @@ class Quantization:
         options = self.options
         engines.check(options.engine, options.method)
         layers = [name for name in keep_float if not str(name).isdigit()]
-        inside = [name for name in layers if name in branches.names_inside(self.model)]
-        layers = [name for name in layers if name not in inside]
+        within = inside.names_inside(self.model)
+        inner = [name for name in layers if name in within]
+        layers = [name for name in layers if name not in within]
         most = sum(int(name) for name in keep_float if str(name).isdigit())
         self.float_nodes = resolve_layers(self.model, layers)
         options.float_nodes = tuple(self.float_nodes)
@@ -260,7 +247,7 @@ class Quantization:
         self.meter.begin("running in float")
         feeds = take(self.data, self.judges)
         self.reference = measure.float_outputs(self.model, feeds)
-        self._quantise_branches(inside)
+        self._quantise_bodies(inner)
         self._observe()
         self.same, found = self._split(*self._equalised(feeds))
         self.meter.begin("calibrating")
@@ -278,38 +265,38 @@ class Quantization:
         self._tell_what_is_left()
         return self.state
 
-    def _quantise_branches(self, keep):
-        """Puts quantised branches of If into the model, each quantised as a model of its own on what the samples give
-        it. What cannot be had of a branch leaves it in float, and a line says why."""
+    def _quantise_bodies(self, keep):
+        """Puts quantised bodies of If, Loop and Scan into the model, each quantised as a model of its own on what the
+        samples give it. What cannot be had of a body leaves it in float, and a line says why."""
         self.float_model, self.parts = self.model, []
-        products = set(_tessera.operator_names()["products"])
-        found = branches.branches_of(self.model, products)
-        if not found:
-            return
         changed = copy.deepcopy(self.model)
-        for branch in branches.branches_of(changed, products):
-            self.meter.at(len(self.parts), len(found))
+        found = inside.bodies_of(changed, set(_tessera.operator_names()["products"]))
+        for number, body in enumerate(found):
+            self.meter.at(number, len(found))
             try:
-                self.parts.append(self._quantised_branch(changed, branch, keep))
-            except Exception as e:  # of this branch alone: the others, and the graph around them, go on
-                self._warn(f"{branch.text} stays in float on the CPU: {as_error(e)}")
-        self.model = changed
+                self.parts.append(self._quantised_body(changed, body, keep))
+            except Exception as e:  # of this body alone: the others, and the graph around them, go on
+                self._warn(f"{body.text} stays in float on the CPU: {as_error(e)}")
+        if self.parts:
+            self.model = changed
 
-    def _quantised_branch(self, changed, branch, keep):
-        """Writes the quantised branch in the place of the one in `changed`; the work that made it."""
-        samples, taken = branches.samples_of(self.float_model, branch, self.data)
-        model = branches.model_of(self.float_model, branch, samples)
-        if not taken:
+    def _quantised_body(self, changed, body, keep):
+        """Writes the quantised body in the place of the one in `changed`; the work that made it."""
+        samples, reached = inside.samples_of(self.float_model, body, self.data)
+        if not samples:
+            raise argument(f"no sample {body.reached}; give samples that do")
+        model = inside.model_of(self.float_model, body, samples)
+        if not reached:
             try:
                 measure.float_outputs(model, samples[:1])
             except _tessera.Error:
-                raise argument("no sample takes it; give samples that do") from None
-            self._warn(f"{branch.text}: no sample takes it; its ranges are those of what the others would give it")
+                raise argument(f"no sample {body.reached}; give samples that do") from None
+            self._warn(f"{body.text}: no sample takes it; its ranges are those of what the others would give it")
         options = dataclasses.replace(self.options, shapes={}, float_nodes=())
         work = Quantization(model, samples, options, seed=self.seed, samples=len(samples))
-        known = branches.names_inside(work.model) | {node.name for node in work.model.graph.node}
+        known = inside.names_inside(work.model) | {node.name for node in work.model.graph.node}
         work.run([name for name in keep if name in known])
-        branches.put_back(changed, branch, work.state.model)
+        inside.put_back(changed, body, work.state.model)
         return work
 
     @staticmethod
