@@ -169,6 +169,19 @@ def fix_shapes(model, shapes):
     return model
 
 
+def with_shapes(model, shapes):
+    """fix_shapes, unless a branch that will not be taken has no sense for the shapes: ONNX Runtime then refuses the
+    model, and takes it with dynamic dimensions."""
+    if not shapes or not any(node.op_type == "If" for node in model.graph.node):
+        return fix_shapes(model, shapes)
+    fixed = fix_shapes(copy.deepcopy(model), shapes)
+    try:
+        measure.session(fixed, optimise=False)
+    except Exception:  # whatever the runtime says: the dimensions stay as they are
+        return model
+    return fixed
+
+
 def take(data, count):
     return list(data.limited(count if data.limit is None else min(count, data.limit)))
 
@@ -192,7 +205,7 @@ class Quantization:
         model, shapes = standard(model, products), self.options.shapes
         found = caches.find(model)
         if found is None:
-            self.model = fix_shapes(spelled(model, products), shapes)
+            self.model = with_shapes(spelled(model, products), shapes)
             self.data = self.open(calibrate, samples)
             return
         opened = found.opened(model)
@@ -205,7 +218,7 @@ class Quantization:
         if why is None:
             self.caches, self.model, self.data = found, grown, found.cut_data(data)
         else:
-            self.model, self.data = fix_shapes(spelled(model, products), shapes), data
+            self.model, self.data = with_shapes(spelled(model, products), shapes), data
 
     def _read(self, source, ports, samples):
         begin("reading the samples")
@@ -220,6 +233,8 @@ class Quantization:
 
     def _sized(self, ports):
         """The inputs with a size for each dynamic dimension, with which the float model runs."""
+        known = {name: shape for name, shape in self.options.shapes.items() if len(shape) > 0}
+        ports = [dataclasses.replace(port, dims=list(known.get(port.name, port.dims))) for port in ports]
         if all(None not in port.dims for port in ports):
             return ports
         with step("looking for sizes of dynamic dimensions"):
