@@ -239,3 +239,15 @@ def test_products_in_the_body_of_a_loop(kind):
         for name, got in zip(["last", "all"], session.run(None, feed), strict=True):
             np.testing.assert_allclose(got, expected[name], atol=1e-5)
     assert 5 in {row.get("runs") for row in session.stats()["layers"]}
+
+
+def test_random_samples_have_the_number_that_the_model_asks_for():
+    """A sampling rate that is compared with a constant."""
+    whole = two_networks()
+    del whole.graph.input[1]
+    whole.graph.input.append(helper.make_tensor_value_info("rate", TensorProto.INT64, []))
+    whole.graph.initializer.append(onnx.numpy_helper.from_array(np.int64(16000), "sixteen"))
+    whole.graph.node.insert(0, helper.make_node("Equal", ["rate", "sixteen"], ["wide"]))
+    with pytest.warns(UserWarning, match="else_branch: no sample takes it"):
+        made = tessera.quantize(whole, "random", engine="onnxruntime", samples=4)
+    assert made.macs_npu_share == 1
