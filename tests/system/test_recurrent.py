@@ -199,3 +199,45 @@ def test_a_cell_of_another_form_stays_float():
     ):
         made = tessera.quantize(model, [feed], engine="onnxruntime")
     assert any(is_cell(node) for node in made.model.graph.node)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("weights", [np.int8, np.uint8])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_cells_of_the_dynamic_quantiser(direction, weights, batch):
+    """DynamicQuantizeLSTM: both products are integer ones on the NPU, and every bit is ONNX Runtime's on one thread."""
+    rng, steps, size, hidden = np.random.default_rng(8), 4, 8, 12
+    ways, wide = 2 if direction == "bidirectional" else 1, 48
+    draw = lambda *shape: rng.uniform(-1, 1, shape).astype(np.float32)
+    ends = np.iinfo(weights)
+    columns = bool(batch == 3)
+    scale = lambda: rng.uniform(0.001, 0.02, (ways, wide) if columns else (ways,)).astype(np.float32)
+    zero = 0 if ends.min < 0 and columns else 5
+    held = {
+        "W": rng.integers(ends.min, ends.max + 1, (ways, size, wide)).astype(weights),
+        "R": rng.integers(ends.min, ends.max + 1, (ways, hidden, wide)).astype(weights),
+        "B": draw(ways, 2 * wide),
+        "P": draw(ways, 3 * hidden),
+        "W_scale": scale(),
+        "W_zero": np.full((ways, wide) if columns else (ways,), zero, weights),
+        "R_scale": scale(),
+        "R_zero": np.full((ways, wide) if columns else (ways,), zero, weights),
+    }
+    feed = {"X": draw(steps, batch, size)}
+    names = ["X", "W", "R", "B", "", "", "", "", "W_scale", "W_zero", "R_scale", "R_zero"]
+    if batch == 3:
+        names[5:8] = ["h", "c", "P"]
+        feed |= {"h": draw(ways, batch, hidden), "c": draw(ways, batch, hidden)}
+    more = {"domain": "com.microsoft", "hidden_size": hidden, "direction": direction, "name": "cell"}
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["Y", "Y_h", "Y_c"], **more)
+    ports = [VALUE(name, 1, value.shape) for name, value in feed.items()]
+    tensors = [numpy_helper.from_array(array, name) for name, array in held.items()]
+    graph = helper.make_graph([node], "g", ports, [VALUE(name, 1, None) for name in node.output], tensors)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    want = validity.outputs(model, feed)
+    for device in ("fsim", "reference"):
+        session = tessera.Session(model.SerializeToString(), device)
+        for name, got in zip(node.output, session.run(None, feed), strict=True):
+            np.testing.assert_array_equal(got, want[name], err_msg=name)
+    assert tessera.Session(model.SerializeToString()).info()["macs_npu_share"] == 1
