@@ -94,6 +94,34 @@ float activate(const Activation& f, float x) {
   return apply(f, x);
 }
 
+/// The gates of one sequence behind their products.
+struct Gates {
+  int64_t hidden;
+  const float *bias, *peephole;  // [8 * hidden] and [3 * hidden], or nothing
+  const Activation* f;           // three
+  bool couples;
+  float clip;
+
+  /// Gates in the order i, o, f, c become the next cell state and h. Peepholes come in the order i, o, f.
+  void step(const float* gates, float* cell, float* h) const {
+    const auto gate = [&](int64_t which, int64_t i) {
+      float value = gates[which * hidden + i];
+      if (peephole != nullptr && which < 3) value += cell[i] * peephole[which * hidden + i];
+      if (bias != nullptr) value += bias[which * hidden + i] + bias[(kLstmGates + which) * hidden + i];
+      value = std::max(-clip, std::min(clip, value));
+      return activate(f[which == 3 ? 1 : 0], value);
+    };
+    for (int64_t i = 0; i < hidden; ++i) {
+      const float in = gate(0, i), forget = couples ? 1.0f - in : gate(2, i), candidate = gate(3, i);
+      cell[i] = cell[i] * forget + in * candidate;
+      const float out = gate(1, i);
+      h[i] = activate(f[2], cell[i]) * out;
+    }
+  }
+};
+
+float clip_of(const Node& node) { return node.get_float("clip", std::numeric_limits<float>::max()); }
+
 class DynamicLstm {
  public:
   explicit DynamicLstm(EvalContext& c)
@@ -169,26 +197,14 @@ class DynamicLstm {
     }
   }
 
-  /// The gates of one sequence, in the order i, o, f, c, become its next cell state and h. Peepholes come in the order
-  /// i, o, f.
   void step(int64_t d, const float* gates, float* cell, float* h) const {
-    const float *bias = vectors(3, d, 2 * kLstmGates), *peephole = vectors(7, d, 3);
-    const Activation* f = plan_.activations.data() + d * 3;
-    const bool couples = c_.node.get_int("input_forget", 0) != 0;
-    const float clip = c_.node.get_float("clip", std::numeric_limits<float>::max());
-    const auto gate = [&](int64_t which, int64_t i) {
-      float value = gates[which * hidden_ + i];
-      if (peephole != nullptr && which < 3) value += cell[i] * peephole[which * hidden_ + i];
-      if (bias != nullptr) value += bias[which * hidden_ + i] + bias[(kLstmGates + which) * hidden_ + i];
-      value = std::max(-clip, std::min(clip, value));
-      return activate(f[which == 3 ? 1 : 0], value);
-    };
-    for (int64_t i = 0; i < hidden_; ++i) {
-      const float in = gate(0, i), forget = couples ? 1.0f - in : gate(2, i), candidate = gate(3, i);
-      cell[i] = cell[i] * forget + in * candidate;
-      const float out = gate(1, i);
-      h[i] = activate(f[2], cell[i]) * out;
-    }
+    Gates{hidden_,
+          vectors(3, d, 2 * kLstmGates),
+          vectors(7, d, 3),
+          plan_.activations.data() + d * 3,
+          c_.node.get_int("input_forget", 0) != 0,
+          clip_of(c_.node)}
+        .step(gates, cell, h);
   }
 
   EvalContext& c_;
@@ -200,6 +216,30 @@ class DynamicLstm {
   Tensor y_, y_h_, y_c_;
 };
 
+/// LstmGates, of this project: sums of all gates [batch, 4 * hidden], the cell state [batch, hidden], biases and
+/// peepholes of one direction -> h, cell state.
+void infer_gates(InferContext& c) {
+  const TypeInfo& cell = c.input(1);
+  require_type(c.node, cell.dtype, set_of({DType::kFloat}), "the cell state");
+  for (TypeInfo& output : c.outputs) output = cell;
+}
+
+void evaluate_gates(EvalContext& c, const std::vector<TypeInfo>&) {
+  const Plan plan = plan_of(c.node, Cell::kLstm);
+  const Tensor &sums = c.input(0), &state = c.input(1);
+  const int64_t batch = state.shape()[0], hidden = state.shape()[1];
+  Tensor h(DType::kFloat, state.shape()), cell(DType::kFloat, state.shape());
+  std::copy_n(elements<float>(state), batch * hidden, mutable_elements<float>(cell));
+  const auto vector = [&](size_t i) { return c.has(i) ? elements<float>(c.input(i)) : nullptr; };
+  const bool couples = c.node.get_int("input_forget", 0) != 0;
+  const Gates gates{hidden, vector(2), vector(3), plan.activations.data(), couples, clip_of(c.node)};
+  for (int64_t n = 0; n < batch; ++n)
+    gates.step(elements<float>(sums) + n * kLstmGates * hidden, mutable_elements<float>(cell) + n * hidden,
+               mutable_elements<float>(h) + n * hidden);
+  c.outputs[0] = std::move(h);
+  c.outputs[1] = std::move(cell);
+}
+
 }  // namespace
 
 void register_quantized_recurrent(Registry& registry) {
@@ -208,6 +248,8 @@ void register_quantized_recurrent(Registry& registry) {
       [](EvalContext& c, const std::vector<TypeInfo>&) { DynamicLstm(c).run(); },
       {"clip", "activation_alpha", "activation_beta", "activations", "direction", "hidden_size", "input_forget"},
       {0, 3}, "com.microsoft");
+  add(registry, "LstmGates", 1, {2, 4}, infer_gates, evaluate_gates, {"activations", "clip", "input_forget"}, {2, 2},
+      "ai.tessera");
 }
 
 }  // namespace tessera::ops

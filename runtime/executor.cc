@@ -288,7 +288,7 @@ struct Executor::State {
       frame.values[step.outputs[i]] =
           ops::Tensor::view(static_cast<ops::DType>(info.dtype), info.shape, results[i], data);
     }
-    report.cpu.push_back({step.node_name, step.symbol, step.layer, seconds_since(start)});
+    if (!frame.outer) report.cpu.push_back({step.node_name, step.symbol, step.layer, seconds_since(start)});
   }
 
   /// Brings an input of a program to its place.
@@ -324,7 +324,7 @@ struct Executor::State {
       }
       kept[d.value] = std::move(array);
     }
-    if (host_reads.count(d.value) == 0) return;
+    if (!frame.outer && host_reads.count(d.value) == 0) return;  // the host reads what bodies make
     const std::span<uint8_t> bytes = stays ? state_staging() : staging;
     device->read((stays ? state->address() : arena) + e.offset, bytes.subspan(e.offset, e.bytes));
     frame.values[d.value] = unpack(d, shape, bytes);

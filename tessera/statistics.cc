@@ -75,7 +75,7 @@ class Statistics {
       if (json schedule = json::parse(layer.schedule_json, nullptr, false); !schedule.is_discarded())
         row["schedule"] = std::move(schedule);
       row["nodes"] = layer.nodes;
-      layers_.push_back(std::move(row));
+      put_row({report.program, i}, std::move(row));
     }
   }
 
@@ -125,6 +125,30 @@ class Statistics {
   }
 
  private:
+  /// A layer in the body of a loop runs more than once: its row has the sums of all runs, and their number.
+  void put_row(std::pair<int64_t, size_t> which, json row) {
+    const auto [at, fresh] = rows_.emplace(which, layers_.size());
+    if (fresh) {
+      layers_.push_back(std::move(row));
+      return;
+    }
+    json& sum = layers_[at->second];
+    const auto cycles = [](const json& of) { return of["cycles"].is_null() ? 0.0 : of["cycles"].get<double>(); };
+    const double before = cycles(sum), now = cycles(row);
+    if (before + now > 0 && sum["utilization"].is_number() && row["utilization"].is_number())
+      sum["utilization"] =
+          (sum["utilization"].get<double>() * before + row["utilization"].get<double>() * now) / (before + now);
+    for (const auto& [key, value] : row.items()) {
+      if (key == "end_cycle") sum[key] = value;
+      if (!value.is_number_unsigned() || key == "end_cycle" || key == "begin_cycle") continue;
+      sum[key] = sum[key].get<uint64_t>() + value.get<uint64_t>();
+    }
+    if (row.contains("bytes"))
+      for (const auto& [key, value] : row["bytes"].items())
+        sum["bytes"][key] = sum["bytes"][key].get<uint64_t>() + value.get<uint64_t>();
+    sum["runs"] = sum.value("runs", uint64_t{1}) + 1;
+  }
+
   using Causes = std::array<uint64_t, runtime::kCauses>;
 
   double utilization(uint64_t macs, uint64_t cycles) const {
@@ -196,6 +220,7 @@ class Statistics {
   Causes causes_{};
   bool attributed_ = false;
   json layers_ = json::array();
+  std::map<std::pair<int64_t, size_t>, size_t> rows_;  // of a layer of a program: where its row stands
 };
 
 }  // namespace

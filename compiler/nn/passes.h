@@ -42,7 +42,8 @@ std::unique_ptr<mlir::Pass> create_prove_integer_pass();
 /// nn-split-zero-points: MatMulInteger and ConvInteger with constant weights lose an input zero point that is known at
 /// run time only (dynamic quantisation); what it contributed is subtracted from their int32 result. Keeps every bit.
 std::unique_ptr<mlir::Pass> create_split_zero_points_pass();
-/// MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm of float results become MatMulInteger and arithmetic.
+/// MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm of float results become MatMulInteger and arithmetic;
+/// DynamicQuantizeLSTM becomes such products in front of and inside a Scan. Keeps every bit.
 std::unique_ptr<mlir::Pass> create_split_float_products_pass();
 
 /// nn-fuse-norms: normalisations that are spelled out become LayerNormalization and SimplifiedLayerNormalization, as

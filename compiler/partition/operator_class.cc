@@ -46,6 +46,10 @@ constexpr Entry kOperators[] = {
     {"QGemm", OperatorClass::kMatrixProduct, 1, true},
     {"QLinearMatMul", OperatorClass::kMatrixProduct},
     {"TransposeMatMul", OperatorClass::kMatrixProduct},
+    {"DynamicQuantizeLSTM", OperatorClass::kRecurrentCell},
+    {"GRU", OperatorClass::kRecurrentCell},
+    {"LSTM", OperatorClass::kRecurrentCell},
+    {"RNN", OperatorClass::kRecurrentCell},
 };
 
 const Entry* find(nn::NodeOp op) {
@@ -152,10 +156,34 @@ int64_t model_macs(nn::NodeOp op) {
       const int64_t k = transposed ? (*a)[0] : a->back();
       return k < 0 ? 0 : elements(op.getResult(0)) * k;
     }
+    case OperatorClass::kRecurrentCell: {  // each step of each sequence: all weights of inputs and hidden state
+      const auto x = nn::shape_of(op.getInputs()[0]);
+      if (!x || x->size() != 3 || (*x)[0] < 0 || (*x)[1] < 0) return 0;
+      return (*x)[0] * (*x)[1] * (elements(op.getInputs()[1]) + elements(op.getInputs()[2]));
+    }
     case OperatorClass::kPool:
     case OperatorClass::kOther: return 0;
   }
   return 0;
+}
+
+int64_t trips_of(nn::NodeOp op) {
+  int64_t trips = -1;
+  if (op.is("Scan")) {  // of version 9 and later: the inputs behind the states
+    const auto inputs = op.getInputs();
+    const int64_t scanned = nn::to_node(op).get_int("num_scan_inputs", 0);
+    const std::vector<int64_t> axes = nn::to_node(op).get_ints("scan_input_axes");
+    if (scanned < 1 || scanned > static_cast<int64_t>(inputs.size())) return 1;
+    const auto shape = nn::shape_of(inputs[inputs.size() - static_cast<size_t>(scanned)]);
+    if (!shape || shape->empty()) return 1;
+    const auto rank = static_cast<int64_t>(shape->size());
+    const int64_t axis = axes.empty() ? 0 : (axes[0] + rank) % rank;
+    trips = (*shape)[static_cast<size_t>(axis)];
+  } else if (op.is("Loop")) {
+    const auto count = nn::constant_value(op.getInputs()[0]);
+    if (count && count->size() == 1 && count->dtype() == ops::DType::kInt64) trips = count->to_int64s()[0];
+  }
+  return trips < 0 ? 1 : trips;
 }
 
 }  // namespace tessera::partition

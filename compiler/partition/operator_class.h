@@ -16,6 +16,7 @@ enum class OperatorClass : uint8_t {
   kTransposedConvolution,  // weights [ic, oc / groups, kernel..]
   kPool,                   // windows over [n, c, spatial..]
   kMatrixProduct,          // [.., rows, k] by [.., k, n]
+  kRecurrentCell,          // [steps, batch, inputs], weights of the inputs and of the hidden state
   kOther,
 };
 
@@ -30,7 +31,11 @@ struct OperatorNames {
 };
 const OperatorNames& operator_names();
 
-/// Multiply-accumulates of an operation of the model (convolutions, matrix products); 0 for others or unknown shapes.
+/// Multiply-accumulates of an operation of the model (convolutions, matrix products, recurrent cells); 0 for others or
+/// unknown shapes. Those of bodies aside.
 int64_t model_macs(nn::NodeOp op);
+
+/// How often the body of a Loop or Scan runs; 1 where that is not known, and for others.
+int64_t trips_of(nn::NodeOp op);
 
 }  // namespace tessera::partition

@@ -41,7 +41,11 @@ class Assembler {
         for (mlir::Attribute name : names)
           artifact_.values[static_cast<size_t>(id)].dim_names.push_back(mlir::cast<mlir::StringAttr>(name).str());
     }
-    program::Plan plan = main_plan(block);
+    program::Plan plan;
+    for (mlir::Value argument : block.getArguments()) plan.inputs.push_back(value_id(argument));
+    done_ = 0;
+    add_turns(plan, selection_.turns);
+    for (mlir::Value v : block.getTerminator()->getOperands()) plan.outputs.push_back(value_id(v));
     artifact_.plans[0] = std::move(plan);
     check_schedules();
     const TimedStep times(options_.npu.times.get(), "machine code of the CPU");
@@ -107,7 +111,7 @@ class Assembler {
       operations.push_back(op.getOperation());
       const auto macs = static_cast<uint64_t>(model_macs(op));
       layer.macs += macs;
-      artifact_.totals.macs_cpu += macs;
+      artifact_.totals.macs_cpu += times_ * macs;
       const std::string type = op.getOpType().str();
       layer.op += (layer.op.empty() ? "" : "+") + type;
     }
@@ -162,6 +166,8 @@ class Assembler {
     step.version = node.version;
     step.node_name = node.name;
     for (const auto& [name, value] : node.attributes) step.attributes.push_back(attribute(name, value));
+    const uint64_t times = times_;
+    times_ *= static_cast<uint64_t>(trips_of(op));
     for (size_t i = 0; i < op.getBodies().size(); ++i) {
       program::Attribute body;
       body.name = mlir::cast<mlir::StringAttr>(op.getBodyNames()[i]).str();
@@ -169,27 +175,49 @@ class Assembler {
       body.plan = body_plan(op.getBodies()[i]);
       step.attributes.push_back(std::move(body));
     }
+    times_ = times;
     for (mlir::Value v : op.getInputs()) step.inputs.push_back(value_id(v));
     for (mlir::Value v : op.getOutputs()) step.outputs.push_back(value_id(v));
     step.layer = cpu_layer({op});
     return step;
   }
 
-  /// The body of a control-flow operator: kernels in order, values of the enclosing plan captured.
+  /// The body of a control-flow operator: its steps, with what they read of the enclosing plans captured.
   int64_t body_plan(mlir::Region& region) {
     program::Plan plan;
     mlir::Block& block = region.front();
     for (mlir::Value argument : block.getArguments()) plan.inputs.push_back(value_id(argument));
-    std::set<int64_t> captured;
-    for (mlir::Operation& operation : block) {
-      if (auto op = mlir::dyn_cast<NodeOp>(operation)) plan.steps.emplace_back(kernel_step(op));
-    }
+    add_turns(plan, selection_.bodies.at(&block));
     for (mlir::Value v : block.getTerminator()->getOperands()) plan.outputs.push_back(value_id(v));
-    for (mlir::Value v : outer_values(region))
-      if (!nn::constant_value(v)) captured.insert(value_id(v));
-    plan.captured.assign(captured.begin(), captured.end());
+    plan.captured = captured_by(plan);
     artifact_.plans.push_back(std::move(plan));
     return static_cast<int64_t>(artifact_.plans.size()) - 1;
+  }
+
+  /// What a body reads, itself or through bodies inside of it, and does not make; constants aside.
+  std::vector<int64_t> captured_by(const program::Plan& plan) const {
+    std::set<int64_t> own(plan.inputs.begin(), plan.inputs.end()), captured;
+    const auto read = [&](const std::vector<int64_t>& ids) {
+      for (const int64_t id : ids)
+        if (id >= 0 && !own.contains(id) && artifact_.values[static_cast<size_t>(id)].constant < 0) captured.insert(id);
+    };
+    for (const program::Step& step : plan.steps) {
+      if (const auto* kernel = std::get_if<program::KernelStep>(&step)) {
+        read(kernel->inputs);
+        for (const program::Attribute& a : kernel->attributes)
+          if (a.kind == program::Attribute::kPlan) read(artifact_.plans[static_cast<size_t>(a.plan)].captured);
+        own.insert(kernel->outputs.begin(), kernel->outputs.end());
+      } else if (const auto* code = std::get_if<program::CodeStep>(&step)) {
+        read(code->inputs);
+        own.insert(code->outputs.begin(), code->outputs.end());
+      } else {
+        const auto& npu = std::get<program::NpuStep>(step);
+        for (const program::DeviceTensor& d : npu.inputs) read({d.value});
+        for (const program::DeviceTensor& d : npu.outputs) own.insert(d.value);
+      }
+    }
+    read(plan.outputs);
+    return {captured.begin(), captured.end()};
   }
 
   // --- NPU steps
@@ -241,7 +269,7 @@ class Assembler {
     const uint64_t done = std::min(layer.macs, static_cast<uint64_t>(info.padded_macs));  // less where nobody reads all
     layer.bound_cycles =
         std::max((done + peak - 1) / peak, (layer.dram_read_bytes + layer.dram_write_bytes + width - 1) / width);
-    artifact_.totals.macs_npu += layer.macs;
+    artifact_.totals.macs_npu += times_ * layer.macs;
     count_nodes(layer.nodes);
     return layer;
   }
@@ -302,27 +330,24 @@ class Assembler {
     return step;
   }
 
-  // --- the main plan
+  // --- plans
 
-  program::Plan main_plan(mlir::Block& block) {
-    program::Plan plan;
-    for (mlir::Value argument : block.getArguments()) plan.inputs.push_back(value_id(argument));
-    int64_t done = 0;
-    const auto total = static_cast<int64_t>(selection_.turns.size());
-    for (const Turn& turn : selection_.turns) {
-      report(turn.graph ? "NPU program" : "CPU steps", done++, total);
+  void add_turns(program::Plan& plan, const std::vector<Turn>& turns) {
+    for (const Turn& turn : turns) {
+      report(turn.graph ? "NPU program" : "CPU steps");
       if (turn.graph) {
         plan.steps.emplace_back(npu_step(*turn.graph));
       } else {
         cpu_steps(plan, turn);
       }
     }
-    for (mlir::Value v : block.getTerminator()->getOperands()) plan.outputs.push_back(value_id(v));
-    return plan;
   }
 
-  void report(const std::string& what, int64_t done, int64_t total) const {
-    if (options_.progress) options_.progress(what, done, total);
+  void report(const std::string& what) {
+    auto total = static_cast<int64_t>(selection_.turns.size());
+    for (const auto& [block, turns] : selection_.bodies) total += static_cast<int64_t>(turns.size());
+    if (options_.progress) options_.progress(what, done_, total);
+    ++done_;
   }
 
   /// Kernels one by one, or compiled functions over runs of operations that can be compiled.
@@ -390,6 +415,8 @@ class Assembler {
   const std::vector<npu::Graph>& graphs_;
   const Options& options_;
   program::Artifact artifact_;
+  int64_t done_ = 0;    // turns
+  uint64_t times_ = 1;  // that the steps at hand run
   std::unordered_map<const void*, int64_t> ids_;
   std::set<std::string> names_, counted_;
   std::map<std::string, int64_t> named_;  // layers so far by name

@@ -33,8 +33,8 @@ std::vector<graph::AnyGraph> take_graphs(Selection& selection) {
 auto schedules_in(const Selection& selection, const std::vector<graph::AnyGraph>& graphs, const Options& options) {
   return [&](const npu::Graph& graph) {
     std::map<std::string, int64_t> named;
-    for (const Turn& turn : selection.turns) {
-      const auto* other = turn.graph ? std::get_if<npu::Graph>(&graphs[*turn.graph]) : nullptr;
+    for (const size_t number : graphs_in_order(selection)) {
+      const auto* other = std::get_if<npu::Graph>(&graphs[number]);
       if (other == nullptr) continue;
       auto schedules = given_schedules(*other, options, named);
       if (other == &graph) return schedules;
@@ -88,6 +88,22 @@ void replace_graphs(std::vector<graph::AnyGraph>& graphs, const std::vector<grap
   }
 }
 
+/// Adds products, and nodes that the CPU runs, of turns that run `times` times.
+void add_turns(const Selection& selection, const std::vector<Turn>& turns, int64_t times, Placement& placement) {
+  for (const Turn& turn : turns) {
+    if (turn.graph)
+      for (const graph::Operation& operation : selection.graphs[*turn.graph].operations)
+        placement.macs_npu += times * operation.macs;
+    for (nn::NodeOp op : turn.cpu) {
+      for (std::string& name : covered_nodes({op.getOperation()}))
+        if (!placement.npu.contains(name)) placement.cpu.insert(std::move(name));
+      placement.macs_cpu += times * model_macs(op);
+      for (mlir::Region& region : op.getBodies())
+        add_turns(selection, selection.bodies.at(&region.front()), times * trips_of(op), placement);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module) {
@@ -98,30 +114,17 @@ std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module) {
 std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module, const isa::MachineConfig& config) {
   Selection selection = select(main_function(module).getBody().front(), true, ability_of(config));
   std::vector<graph::AnyGraph> graphs = take_graphs(selection), ordered;
-  for (const Turn& turn : selection.turns) {
-    if (turn.graph) ordered.push_back(std::move(graphs[*turn.graph]));
-  }
+  for (const size_t number : graphs_in_order(selection)) ordered.push_back(std::move(graphs[number]));
   return ordered;
 }
 
 Placement placement(mlir::ModuleOp module, const isa::MachineConfig& config) {
   const Selection selection = select(main_function(module).getBody().front(), true, ability_of(config));
   Placement placement;
-  for (const graph::ValueGraph& graph : selection.graphs) {
-    for (const graph::Operation& operation : graph.operations) {
+  for (const graph::ValueGraph& graph : selection.graphs)
+    for (const graph::Operation& operation : graph.operations)
       placement.npu.insert(operation.nodes.begin(), operation.nodes.end());
-      placement.macs_npu += operation.macs;
-    }
-  }
-  for (const Turn& turn : selection.turns) {
-    for (nn::NodeOp op : turn.cpu) {
-      op->walk([&](nn::NodeOp inner) {  // the bodies of control flow too
-        for (std::string& name : covered_nodes({inner.getOperation()}))
-          if (!placement.npu.contains(name)) placement.cpu.insert(std::move(name));
-        placement.macs_cpu += model_macs(inner);
-      });
-    }
-  }
+  add_turns(selection, selection.turns, 1, placement);
   return placement;
 }
 

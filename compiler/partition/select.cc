@@ -42,6 +42,7 @@ graph::Preference preference_of(mlir::Value value) {
         case OperatorClass::kTransposedConvolution:
         case OperatorClass::kPool: return graph::Preference::kChannelsLast;
         case OperatorClass::kMatrixProduct: return graph::Preference::kRows;
+        case OperatorClass::kRecurrentCell:
         case OperatorClass::kOther: break;
       }
       for (mlir::Value result : op.getOutputs())
@@ -53,9 +54,10 @@ graph::Preference preference_of(mlir::Value value) {
 
 class Selector {
  public:
+  /// `first`: the number of the first graph.
   Selector(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing,
-           const program::Growth& growth)
-      : block_(block), ability_(ability), growing_(growing), growth_(growth) {
+           const program::Growth& growth, size_t first = 0)
+      : block_(block), ability_(ability), growing_(growing), growth_(growth), first_(first) {
     for (mlir::Operation& operation : block)
       if (auto op = mlir::dyn_cast<NodeOp>(operation)) {
         operations_.push_back(op);
@@ -85,7 +87,7 @@ class Selector {
       turn.cpu = std::move(slot.cpu);
       if (slot.on_npu) {
         turn.graph = selection.graphs.size();
-        selection.graphs.push_back(extract(slot, "npu" + std::to_string(selection.graphs.size())));
+        selection.graphs.push_back(extract(slot, "npu" + std::to_string(first_ + selection.graphs.size())));
       }
       selection.turns.push_back(std::move(turn));
     }
@@ -366,6 +368,7 @@ class Selector {
   std::vector<NodeOp> operations_;
   const nn::GrowingAxes& growing_;
   const program::Growth& growth_;
+  const size_t first_;
   std::map<const void*, uint8_t> fills_;
   std::set<mlir::Operation*> summed_;  // Concats that append along an axis along which a product sums
   std::vector<int64_t> cache_bytes_;
@@ -378,7 +381,45 @@ class Selector {
   std::vector<mlir::Operation*> refused_;
 };
 
+/// Adds the turns of the bodies of operations in `turns`, and of those inside them.
+void add_bodies(const std::vector<Turn>& turns, bool use_npu, const Ability& ability, Selection& all) {
+  static const nn::GrowingAxes kNothingGrows;
+  static const program::Growth kNoGrowth;
+  for (const Turn& turn : turns) {
+    for (NodeOp op : turn.cpu) {
+      for (mlir::Region& region : op.getBodies()) {
+        mlir::Block& block = region.front();
+        Selection own = Selector(block, use_npu, ability, kNothingGrows, kNoGrowth, all.graphs.size()).run();
+        for (Turn& inner : own.turns)
+          if (inner.graph) *inner.graph += all.graphs.size();
+        for (graph::ValueGraph& graph : own.graphs) {
+          for (auto& number : graph.numbers) number += static_cast<graph::ValueId>(all.values.size());
+          all.graphs.push_back(std::move(graph));
+        }
+        all.values.insert(all.values.end(), own.values.begin(), own.values.end());
+        all.claim_reads.merge(own.claim_reads);
+        add_bodies(own.turns, use_npu, ability, all);
+        all.bodies.emplace(&block, std::move(own.turns));
+      }
+    }
+  }
+}
+
+void put_in_order(const Selection& selection, const std::vector<Turn>& turns, std::vector<size_t>& order) {
+  for (const Turn& turn : turns) {
+    if (turn.graph) order.push_back(*turn.graph);
+    for (NodeOp op : turn.cpu)
+      for (mlir::Region& region : op.getBodies()) put_in_order(selection, selection.bodies.at(&region.front()), order);
+  }
+}
+
 }  // namespace
+
+std::vector<size_t> graphs_in_order(const Selection& selection) {
+  std::vector<size_t> order;
+  put_in_order(selection, selection.turns, order);
+  return order;
+}
 
 Ability ability_of(const isa::MachineConfig& config) {
   return [config](const graph::Operation& operation, const graph::ValueGraph& values) {
@@ -394,7 +435,9 @@ Ability ability_of(const isa::MachineConfig& config) {
 
 Selection select(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing,
                  const program::Growth& growth) {
-  return Selector(block, use_npu, ability, growing, growth).run();
+  Selection selection = Selector(block, use_npu, ability, growing, growth).run();
+  add_bodies(selection.turns, use_npu && growing.empty(), ability, selection);
+  return selection;
 }
 
 }  // namespace tessera::partition

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Branches of If that make no sense for the shapes that came: the other branch runs, equal to ONNX Runtime, and one
-that is taken all the same fails with one line that names its node. Voice detectors have them, with a network for each
-sampling rate."""
+"""Branches of If. Their products run on the NPU behind `tessera quantize`. Where one makes no sense for the shapes that
+came, the other branch runs, equal to ONNX Runtime, and the one that is taken all the same fails with one line that
+names its node. Voice detectors have them, with a network for each sampling rate."""
 
 import numpy as np
 import onnx
@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tessera
+from tests.oracle import oracle
 
 
 def branch(name, window):
@@ -81,3 +82,172 @@ def test_a_constant_condition():
 def test_no_branch_fits():
     with pytest.raises(tessera.Error, match="_reshape"):
         tessera.Session(model()).run(None, {"x": np.zeros((1, 7), np.float32), "wide": np.array(True)})
+
+
+# --- branches on the NPU
+
+
+def two_networks(then_size=8, else_size=8, shared=False):
+    """x goes through one of two networks, as `wide` says; behind that stands one more convolution. Both read the same
+    weights (`shared`) or their own."""
+    rng = np.random.default_rng(1)
+    draw = lambda name, *shape: onnx.numpy_helper.from_array(rng.uniform(-0.5, 0.5, shape).astype(np.float32), name)
+    value = helper.make_tensor_value_info
+
+    def network(name, size):
+        held = [draw(f"{name}_u", size, 4, 3), draw(f"{name}_v", 4, size, 3)]
+        first = "common" if shared else f"{name}_u"
+        nodes = [
+            helper.make_node("Conv", ["x", first], [f"{name}_a"], pads=[1, 1], name=f"{name}_first"),
+            helper.make_node("Relu", [f"{name}_a"], [f"{name}_r"]),
+            helper.make_node("Conv", [f"{name}_r", f"{name}_v"], [f"{name}_y"], pads=[1, 1], name=f"{name}_second"),
+        ]
+        return helper.make_graph(nodes, name, [], [value(f"{name}_y", 1, None)], held)
+
+    nodes = [
+        helper.make_node(
+            "If", ["wide"], ["m"], then_branch=network("then", then_size), else_branch=network("else", else_size)
+        ),
+        helper.make_node("Conv", ["m", "w"], ["y"], name="last"),
+    ]
+    inputs = [value("x", 1, [1, 4, 20]), value("wide", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", 1, None)], [draw("w", 3, 4, 3), draw("common", 8, 4, 3)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def samples(choices):
+    rng = np.random.default_rng(2)
+    return [{"x": rng.standard_normal((1, 4, 20)).astype(np.float32), "wide": np.array(w)} for w in choices]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_products_of_both_branches_run_on_the_npu(shared):
+    model, feeds = two_networks(shared=shared), samples([True, False] * 4)
+    made = tessera.quantize(model, feeds, engine="onnxruntime", report=True)
+    assert made.macs_npu_share == 1 and made.report["output_snr_db"] > 25
+    assert {"then_first", "else_second", "last"} <= {row["layer"] for row in made.report["layers"] if row["int8"]}
+    data = made.model.SerializeToString()
+    session = tessera.Session(data, "fsim", check_races=True)
+    for feed in feeds:
+        expected = oracle.run(made.model, feed, intermediates=False).outputs["y"]
+        np.testing.assert_array_equal(session.run(None, feed)[0], expected)
+        np.testing.assert_array_equal(tessera.Session(data, "reference").run(None, feed)[0], expected)
+        ran = {row["name"] for row in session.stats()["layers"] if row["placement"] == "npu"}
+        other = "else_first" if feed["wide"] else "then_first"
+        assert other not in ran and len(ran) == 3
+
+
+def test_a_branch_that_no_sample_takes():
+    """It is calibrated on what the others would give it, if it runs on that; and says so."""
+    with pytest.warns(UserWarning, match="else_branch: no sample takes it; its ranges"):
+        made = tessera.quantize(two_networks(), samples([True] * 8), engine="onnxruntime")
+    assert made.macs_npu_share == 1
+    session = tessera.Session(made.model.SerializeToString())
+    for feed in samples([True, False]):
+        expected = oracle.run(made.model, feed, intermediates=False).outputs["y"]
+        np.testing.assert_array_equal(session.run(None, feed)[0], expected)
+
+
+def test_a_branch_that_cannot_run_stays_float():
+    feeds = [{"x": np.random.default_rng(k).standard_normal((1, 8)).astype(np.float32)} for k in range(8)]
+    feeds = [{**feed, "wide": np.array(True)} for feed in feeds]
+    with pytest.warns(UserWarning, match="else_branch stays in float on the CPU: no sample takes it"):
+        made = tessera.quantize(onnx.load_from_string(model()), feeds, engine="onnxruntime")
+    session = tessera.Session(made.model.SerializeToString(), shapes={"x": [1, 8]})
+    assert session.info()["macs_npu_share"] == 1
+    expected = oracle.run(made.model, feeds[0], intermediates=False).outputs["y"]
+    np.testing.assert_array_equal(session.run(None, feeds[0])[0], expected)
+    narrow = {"x": np.random.default_rng(0).standard_normal((1, 6)).astype(np.float32), "wide": np.array(False)}
+    want = onnxruntime.InferenceSession(model()).run(None, narrow)[0]
+    np.testing.assert_allclose(tessera.Session(made.model.SerializeToString()).run(None, narrow)[0], want, atol=1e-5)
+
+
+def test_a_cell_inside_of_a_branch():
+    rng = np.random.default_rng(3)
+    draw = lambda name, *shape: onnx.numpy_helper.from_array(rng.uniform(-0.5, 0.5, shape).astype(np.float32), name)
+    value = helper.make_tensor_value_info
+    cell = helper.make_graph(
+        [helper.make_node("LSTM", ["x", "W", "R"], ["", "h"], hidden_size=8, name="cell")],
+        "cell",
+        [],
+        [value("h", 1, None)],
+        [draw("W", 1, 32, 4), draw("R", 1, 32, 8)],
+    )
+    nothing = helper.make_graph([helper.make_node("Identity", ["z"], ["i"])], "nothing", [], [value("i", 1, None)])
+    graph = helper.make_graph(
+        [helper.make_node("If", ["wide"], ["y"], then_branch=cell, else_branch=nothing)],
+        "g",
+        [value("x", 1, [5, 2, 4]), value("wide", TensorProto.BOOL, [])],
+        [value("y", 1, None)],
+        [onnx.numpy_helper.from_array(np.zeros((1, 2, 8), np.float32), "z")],
+    )
+    whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = [
+        {"x": rng.standard_normal((5, 2, 4)).astype(np.float32), "wide": np.array(taken)}
+        for taken in [True] * 7 + [False]
+    ]
+    made = tessera.quantize(whole, feeds, engine="onnxruntime")
+    assert made.macs_npu_share == 1
+    session = tessera.Session(made.model.SerializeToString(), check_races=True)
+    for feed in feeds:
+        expected = oracle.run(made.model, feed, intermediates=False).outputs["y"]
+        np.testing.assert_allclose(session.run(None, feed)[0], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["loop", "scan"])
+def test_products_in_the_body_of_a_loop(kind):
+    """Calibrated on what each iteration takes. The programs are those of one iteration, whatever their number."""
+    rng, value, node = np.random.default_rng(4), helper.make_tensor_value_info, helper.make_node
+    draw = lambda name, *shape: onnx.numpy_helper.from_array((rng.standard_normal(shape) / 4).astype(np.float32), name)
+    if kind == "loop":
+        nodes = [
+            node("MatMul", ["s", "b"], ["p"], name="inner"),
+            node("Tanh", ["p"], ["t"]),
+            node("Add", ["t", "x"], ["n"]),
+        ]
+        nodes += [node("Identity", ["go"], ["on"]), node("Identity", ["n"], ["y"])]
+        inputs = [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, []), value("s", 1, [2, 16])]
+        results = [value("on", TensorProto.BOOL, []), value("n", 1, [2, 16]), value("y", 1, [2, 16])]
+        body = helper.make_graph(nodes, "body", inputs, results, [draw("b", 16, 16)])
+        nodes = [node("MatMul", ["x", "a"], ["z"]), node("Loop", ["trips", "", "z"], ["last", "all"], body=body)]
+        held, shape = [draw("a", 16, 16), onnx.numpy_helper.from_array(np.int64(5), "trips")], [2, 16]
+    else:
+        nodes = [
+            node("MatMul", ["s", "b"], ["p"], name="inner"),
+            node("Add", ["p", "e"], ["q"]),
+            node("Relu", ["q"], ["n"]),
+        ]
+        nodes += [node("Identity", ["n"], ["y"])]
+        inputs, results = (
+            [value("s", 1, [2, 16]), value("e", 1, [2, 16])],
+            [value("n", 1, [2, 16]), value("y", 1, [2, 16])],
+        )
+        body = helper.make_graph(nodes, "body", inputs, results, [draw("b", 16, 16)])
+        more = {"scan_input_directions": [1], "scan_output_directions": [1]}
+        nodes = [node("Scan", ["zero", "x"], ["last", "all"], body=body, num_scan_inputs=1, **more)]
+        held, shape = [onnx.numpy_helper.from_array(np.zeros((2, 16), np.float32), "zero")], [5, 2, 16]
+    outputs = [value("last", 1, None), value("all", 1, None)]
+    graph = helper.make_graph(nodes, "g", [value("x", 1, shape)], outputs, held)
+    whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = [{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(8)]
+    made = tessera.quantize(whole, feeds, engine="onnxruntime", report=True)
+    assert made.macs_npu_share == 1 and made.report["output_snr_db"] > 25
+    session = tessera.Session(made.model.SerializeToString(), check_races=True)
+    assert session.info()["programs"] == (2 if kind == "loop" else 1)
+    for feed in feeds:
+        expected = oracle.run(made.model, feed, intermediates=False).outputs
+        for name, got in zip(["last", "all"], session.run(None, feed), strict=True):
+            np.testing.assert_allclose(got, expected[name], atol=1e-5)
+    assert 5 in {row.get("runs") for row in session.stats()["layers"]}
+
+
+def test_random_samples_have_the_number_that_the_model_asks_for():
+    """A sampling rate that is compared with a constant."""
+    whole = two_networks()
+    del whole.graph.input[1]
+    whole.graph.input.append(helper.make_tensor_value_info("rate", TensorProto.INT64, []))
+    whole.graph.initializer.append(onnx.numpy_helper.from_array(np.int64(16000), "sixteen"))
+    whole.graph.node.insert(0, helper.make_node("Equal", ["rate", "sixteen"], ["wide"]))
+    with pytest.warns(UserWarning, match="else_branch: no sample takes it"):
+        made = tessera.quantize(whole, "random", engine="onnxruntime", samples=4)
+    assert made.macs_npu_share == 1

@@ -124,3 +124,120 @@ def test_a_normalisation_of_the_input(row_configs):
     y = g.node("MatMul", [y, g.constant(values(24, 24) / 5)], "m")
     model = g.finish(g.node("MatMul", [g.node("Add", [x, y], "s"), g.constant(values(24, 9))], "y"))
     assert on_the_npu(model, g.feeds, row_configs[1]) <= {"QuantizeLinear", "DequantizeLinear"}
+
+
+TOKENS, SIZE = 9, 16
+
+
+def hidden_tokens(g, amount):
+    """`amount` where a token is not to be seen: [1, 1, tokens]."""
+    hidden = g.node("Sub", [g.constant(np.float32(1)), "seen"], "hidden")
+    return g.node("Mul", [hidden, g.constant(np.float32(amount))], "mask")
+
+
+def masked(spelling, g, s):
+    """The shares of scores s [1, tokens, tokens], divided by 4, with a mask: the last tokens or those to come."""
+    number = lambda value: g.constant(np.float32(value))
+    causal = np.triu(np.ones((1, TOKENS, TOKENS), np.float32), 1)
+    divided = lambda s: g.node("Div", [s, number(4)], "divided")
+    if spelling == "factor behind the mask":
+        s = g.node("Mul", [g.node("Add", [s, hidden_tokens(g, -1e4)], "masked"), number(0.25)], "scaled")
+    if spelling == "division behind a constant mask":
+        s = divided(g.node("Add", [g.constant(-1e4 * causal), s], "masked"))
+    if spelling == "mask taken off":
+        s = g.node("Sub", [divided(s), hidden_tokens(g, 1e4)], "masked")
+    if spelling == "product and constant taken off":
+        s = g.node("Mul", [divided(s), g.constant(1 - causal)], "kept")
+        s = g.node("Sub", [s, g.constant(1e4 * causal)], "masked")
+    if spelling == "lower limit":
+        s = g.node("Add", [divided(s), hidden_tokens(g, np.finfo(np.float32).min)], "masked")
+        s = g.node("Max", [s, number(np.finfo(np.float32).min)], "limited")
+    if spelling == "movements behind the mask":
+        s = g.node("Add", [divided(s), hidden_tokens(g, -1e4)], "masked")
+        s = g.node("Reshape", [s, g.constant(np.int64([TOKENS, TOKENS]))], "rows")
+        p = g.node("Softmax", [s], "p", axis=-1)
+        return g.node("Reshape", [p, g.constant(np.int64([1, TOKENS, TOKENS]))], "whole")
+    if spelling in ("exponentials", "exponentials less the largest"):
+        s = g.node("Add", [divided(s), hidden_tokens(g, -1e4)], "masked")
+        if spelling != "exponentials":
+            s = g.node("Sub", [s, g.node("ReduceMax", [s], "largest", axes=[-1], keepdims=1)], "less")
+        e = g.node("Exp", [s], "e")
+        return g.node("Div", [e, g.node("ReduceSum", [e, g.constant(np.int64([-1]))], "sums", keepdims=1)], "p")
+    if spelling == "zeros behind the softmax":
+        p = g.node("Softmax", [g.node("Add", [divided(s), hidden_tokens(g, -1e4)], "masked")], "p", axis=-1)
+        return g.node("Where", [g.node("Equal", ["seen", number(0)], "none"), number(0), p], "shares")
+    return g.node("Softmax", [s], "p", axis=-1)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "factor behind the mask",
+        "division behind a constant mask",
+        "mask taken off",
+        "product and constant taken off",
+        "lower limit",
+        "movements behind the mask",
+        "exponentials",
+        "exponentials less the largest",
+        "zeros behind the softmax",
+    ],
+)
+def test_masks_in_any_spelling(spelling, row_configs):
+    g, values = builders.Graph(17), rng_of(8)
+    x = g.input(values(1, TOKENS, SIZE), "x")
+    g.input((np.arange(TOKENS) < 6)[None, None].astype(np.float32), "seen")
+    q, k, v = (g.node("MatMul", [x, g.constant(values(SIZE, SIZE) / 3)], name) for name in "qkv")
+    s = g.node("MatMul", [q, g.node("Transpose", [k], "turned", perm=[0, 2, 1])], "scores")
+    model = g.finish(g.node("MatMul", [masked(spelling, g, s), v], "y"))
+    if "seen" not in {name for node in model.graph.node for name in node.input}:
+        del model.graph.input[1], g.feeds["seen"]
+    assert {"Exp", "Max", "ReduceMax"}.isdisjoint(operators(same_function(model, g.feeds)))
+    made = tessera.quantize(model, [g.feeds], engine="onnxruntime", config=row_configs[1], numerics="close").model
+    session = tessera.Session(made.SerializeToString(), "fsim", row_configs[1], numerics="close", check_races=True)
+    got = session.run(None, g.feeds)[0]
+    np.testing.assert_array_equal(got, oracle.run(made, g.feeds, intermediates=False).outputs["y"])
+    left = {op for layer in session.stats().layers if layer["placement"] == "cpu" for op in layer["op"].split("+")}
+    assert not left & {"MatMul", "Add", "Div", "Softmax", "Exp", "Max", "ReduceMax", "Reshape"}, left
+    error = got - oracle.run_plain(model, g.feeds)["y"]
+    assert np.sum(error**2) < 0.003 * np.sum(got**2)
+
+
+@pytest.mark.parametrize("shape", [(TOKENS, SIZE), (1, TOKENS, SIZE), (2, SIZE, 3, 5)])
+def test_a_batch_norm_of_a_sum(shape):
+    """Behind a sum, in rows of channels, between transpositions, or of a picture."""
+    g, values = builders.Graph(17), rng_of(9)
+    x, channels = g.input(values(*shape), "x"), SIZE
+    y = g.node("Relu", [x], "r")
+    weights = g.constant(values(SIZE, SIZE, 1, 1) / 4 if len(shape) == 4 else values(SIZE, SIZE) / 4)
+    y = g.node("Conv" if len(shape) == 4 else "MatMul", [y, weights], "m")
+    y = g.node("Add", [y, x], "sum")
+    turned = len(shape) == 3
+    y = g.node("Transpose", [y], "turned", perm=[0, 2, 1]) if turned else y
+    parameters = [
+        g.constant(a) for a in (values(channels) + 2, values(channels), values(channels), values(channels) ** 2 + 1)
+    ]
+    y = g.node("BatchNormalization", [y, *parameters], "n")
+    y = g.node("Transpose", [y], "back", perm=[0, 2, 1]) if turned else y
+    last = g.constant(values(5, SIZE, 1, 1) if len(shape) == 4 else values(SIZE, 5))
+    model = g.finish(g.node("Conv" if len(shape) == 4 else "MatMul", [y, last], "y"))
+    assert "BatchNormalization" not in operators(same_function(model, g.feeds))
+    assert on_the_npu(model, g.feeds, "npu256") <= {"QuantizeLinear", "DequantizeLinear"}
+
+
+@pytest.mark.parametrize("sum_read", [False, True])
+def test_a_normalisation_of_two_sums(sum_read, row_configs):
+    """SkipLayerNormalization with all its outputs, of which nobody reads the statistics."""
+    g, values = builders.Graph(17), rng_of(10)
+    x = g.input(values(1, TOKENS, SIZE), "x")
+    a, b = (g.node("MatMul", [x, g.constant(values(SIZE, SIZE) / 4)], name) for name in "ab")
+    operands = [a, b, *(g.constant(values(SIZE)) for _ in range(3))]
+    g.node("SkipLayerNormalization", operands, "n", domain=builders.MS, epsilon=1e-5)
+    g.nodes[-1].output.extend(["mean", "deviation", "sum"])
+    y = g.node("MatMul", ["n", g.constant(values(SIZE, SIZE) / 4)], "m")
+    if sum_read:
+        y = g.node("Add", [y, "sum"], "together")
+    model = g.finish(g.node("MatMul", [y, g.constant(values(SIZE, 5))], "y"))
+    prepared = prepare(model, PRODUCTS)
+    assert "SkipLayerNormalization" not in operators(prepared)
+    assert on_the_npu(model, g.feeds, row_configs[1]) <= {"QuantizeLinear", "DequantizeLinear"}

@@ -12,8 +12,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .graph import attribute, is_onnx, unique
+from .scores import HIDDEN, softmax_behind
 
-HIDDEN = -1000.0  # what is added to scores that are not to be seen is below this
 MARGIN = 8.0  # exp(-8) is a third of a thousandth
 
 
@@ -22,16 +22,17 @@ MARGIN = 8.0  # exp(-8) is a third of a thousandth
 
 
 def _softmax_behind(graph, name):
-    """Whether a softmax alone reads the tensor, a further sum in between aside."""
-    reader = graph.only_reader(name)
-    if reader is not None and is_onnx(reader, "Add"):
-        reader = graph.only_reader(reader.output[0])
+    """Whether a softmax alone reads the tensor, a further sum and movements in between aside."""
+    reader, sums = graph.only_reader(name), 0
+    while reader is not None and is_onnx(reader, "Add", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"):
+        sums += reader.op_type == "Add"
+        reader = graph.only_reader(reader.output[0]) if sums < 2 else None
     return reader is not None and is_onnx(reader, "Softmax")
 
 
 def _hiding(graph, node):
     """(scores, number, whether the condition says what is seen) of a Where that hides scores; else None."""
-    if not is_onnx(node, "Where") or not _softmax_behind(graph, node.output[0]):
+    if not is_onnx(node, "Where") or softmax_behind(graph, node.output[0]) is None:
         return None
     for scores, hidden, seen in ((1, 2, True), (2, 1, False)):
         array = graph.array(node.input[hidden])

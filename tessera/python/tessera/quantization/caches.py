@@ -97,7 +97,7 @@ class Caches:
         """The inputs as samples have them, of those of the opened model."""
         axes = dict.fromkeys(self.pasts, 2) | ({self.mask: 1} if self.cuts_mask else {})
         fixed = lambda port: [self.length if k == axes.get(port.name) else d for k, d in enumerate(port.dims)]
-        return [Port(port.name, fixed(port), port.dtype) for port in ports]
+        return [Port(port.name, fixed(port), port.dtype, port.choices) for port in ports]
 
     def cut_data(self, data):
         """The samples with what their sequences hold alone."""

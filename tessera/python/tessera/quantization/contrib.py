@@ -366,10 +366,11 @@ def _root_mean_square(write, x, gain, epsilon, opset, output):
     return write.node("Mul", [write.node("Div", [x, root]), gain], output)
 
 
-def _norm(node, write, opset):
+def _norm(node, graph, write, opset):
     """The simplified normalisation, which shape inference does not know, and those of sums. Outputs: the result, mean
     and deviation (not served), the sum."""
-    if any(len(node.output) > k and node.output[k] for k in (1, 2)):
+    statistics = [name for name in node.output[1:3] if name]
+    if any(name in graph.readers or name in graph.held for name in statistics):
         return None
     write.begin(node.name or node.output[0])
     epsilon = attribute(node, "epsilon", 1e-5)
@@ -438,7 +439,7 @@ def _spell_out_known(model, graph):
     def step(node):
         simplified = is_onnx(node, "SimplifiedLayerNormalization")
         if simplified or is_contrib(node, "SkipSimplifiedLayerNormalization", "SkipLayerNormalization"):
-            return _norm(node, write, opset_of(model))
+            return _norm(node, graph, write, opset_of(model))
         if is_contrib(node, "RotaryEmbedding"):
             return _rotary_alone(node, graph, write, rotary)
         if not is_contrib(node, "GroupQueryAttention"):

@@ -15,9 +15,10 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .errors import argument, error
-from .graph import extent_of
+from .graph import Graph, extent_of, is_onnx
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
+CARRY = ("Reshape", "Gather", "Squeeze", "Unsqueeze", "Cast", "Identity", "Flatten")  # one number as it is
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
 
@@ -28,21 +29,39 @@ class Port:
     name: str
     dims: list
     dtype: np.dtype
+    choices: tuple = ()  # numbers that the model compares it with, as a sampling rate
 
     @property
     def text(self):
         return "[" + ",".join("?" if d is None else str(d) for d in self.dims) + "]"
 
 
+def _compared(model):
+    """input -> the numbers with which the model compares it whole, itself or behind movements."""
+    graph, found = Graph(model), {}
+    for node in graph.nodes:
+        if not is_onnx(node, "Equal"):
+            continue
+        for side in (0, 1):
+            number, name = graph.array(node.input[side]), node.input[1 - side]
+            while name in graph.producer and is_onnx(graph.producer[name], *CARRY):
+                name = graph.producer[name].input[0]
+            if number is not None and number.size == 1 and number.dtype.kind in "iu" and name in graph.inputs:
+                found.setdefault(name, []).append(int(number.reshape(-1)[0]))
+    return found
+
+
 def ports_of(model):
-    constants = {tensor.name for tensor in model.graph.initializer}
+    constants, compared = {tensor.name for tensor in model.graph.initializer}, _compared(model)
     ports = []
     for value in model.graph.input:
         if value.name in constants:
             continue
         kind = value.type.tensor_type
         dims = [extent_of(d) for d in kind.shape.dim]
-        ports.append(Port(value.name, dims, helper.tensor_dtype_to_np_dtype(kind.elem_type)))
+        single = all(d == 1 for d in dims)
+        choices = tuple(dict.fromkeys(compared.get(value.name, ()))) if single else ()
+        ports.append(Port(value.name, dims, helper.tensor_dtype_to_np_dtype(kind.elem_type), choices))
     return ports
 
 
@@ -172,7 +191,7 @@ def fit(array, port, origin):
     for candidate in _arrangements(array, len(port.dims)):
         fits = all(want in (None, got) for want, got in zip(port.dims, candidate.shape))
         if candidate.ndim == len(port.dims) and fits:
-            return np.ascontiguousarray(candidate.astype(port.dtype))
+            return np.ascontiguousarray(candidate.astype(port.dtype)).reshape(candidate.shape)  # a scalar stays one
     raise argument(f"{origin} has the shape {list(array.shape)}, and input '{port.name}' takes {port.text}")
 
 
@@ -343,8 +362,11 @@ def from_tensors(folder, ports):
     )
 
 
-def random_values(rng, dtype, shape):
-    """Values from 0 to 1; whole numbers are 0 or 1."""
+def random_values(rng, port, shape):
+    """Values from 0 to 1; whole numbers are 0 or 1, or one of the port's choices."""
+    dtype = port.dtype
+    if port.choices:
+        return np.full(shape, rng.choice(port.choices), dtype)
     return np.asarray(rng.integers(0, 2, shape) if dtype.kind in "iu" else rng.random(shape)).astype(dtype)
 
 
@@ -354,9 +376,7 @@ def from_random(ports, seed, samples):
     def feeds():
         rng = np.random.default_rng(seed)
         for _ in range(samples):
-            yield {
-                port.name: random_values(rng, port.dtype, [1 if d is None else d for d in port.dims]) for port in ports
-            }
+            yield {port.name: random_values(rng, port, [1 if d is None else d for d in port.dims]) for port in ports}
 
     return Data(feeds, f"random values (seed {seed})", synthetic=True, size=samples)
 

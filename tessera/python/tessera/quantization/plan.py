@@ -4,16 +4,18 @@ units, which are the groups of nodes that the NPU computes as one operation betw
 
 A unit is a product with its bias and its activation, a sum or product of two tensors, a chain of elementwise operators
 on one tensor (one table of 256 values), a normalisation of rows, a movement, a concatenation, an embedding (rows of a
-constant that are chosen at run time: the CPU moves their bytes), or any other operator alone. Only the borders of
-units are quantised: inside one, values are exact sums or parts of a table. Which units stay quantised is decided by
-`settle`: a unit that is no product needs a quantised neighbour on both sides, else it would only lose accuracy. What
-the NPU does not take is found by compiling (place.py)."""
+constant that are chosen at run time: the CPU moves their bytes), a direction of a recurrent cell (whose products stand
+in a body), or any other operator alone. The sums of a recurrent cell's products are `wide`: their results stay float.
+Only the borders of units are quantised: inside one, values are exact sums or parts of a table. Which units stay
+quantised is decided by `settle`: a unit that is no product needs a quantised neighbour on both sides, else it would
+only lose accuracy. What the NPU does not take is found by compiling (place.py)."""
 
 import dataclasses
 import math
 
 from .attention import is_embedding, normalisations
 from .graph import Graph, is_onnx
+from .recurrent import FLOAT_SUMS, is_direction, products_of
 
 # Operators of ONNX whose result is a selection of their input by order, so that quantisation moves through them.
 ORDERED = ("MaxPool", "GlobalMaxPool", "ReduceMax")
@@ -21,7 +23,7 @@ ORDERED = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
 @dataclasses.dataclass(eq=False)
 class Unit:
-    kind: str  # product, binary, elementwise, normalisation, movement, concat, embedding, other
+    kind: str  # product, binary, elementwise, normalisation, movement, concat, embedding, recurrent, other
     node: object  # that the unit is named after
     nodes: list
     inputs: list  # tensors at run time that the unit reads from outside
@@ -35,6 +37,26 @@ class Unit:
     @property
     def name(self):
         return self.node.name
+
+    @property
+    def wide(self):
+        """Whether its results stay float although it is quantised."""
+        return self.kind == "recurrent" or self.node.doc_string == FLOAT_SUMS
+
+    @property
+    def makes_bytes(self):
+        return self.quantised and not self.wide
+
+    @property
+    def computing(self):
+        """Names of the nodes that the NPU is asked for."""
+        nodes = products_of(self.node) if self.kind == "recurrent" else self.nodes
+        return [node.name for node in nodes]
+
+    @property
+    def hidden(self):
+        """Of a direction: by what the parameters of its hidden state are kept beside those of tensors."""
+        return f"{self.name}/hidden"
 
 
 class Plan:
@@ -73,6 +95,8 @@ class Plan:
         if id(node) in self.normalisations:
             nodes, x, result = self.normalisations[id(node)]
             self._add("normalisation", nodes[-1], nodes, [x], result)
+        elif is_direction(node):
+            self._add("recurrent", node, [node], data, node.output[0])
         elif is_embedding(graph, node):
             self._add("embedding", node, [node], [], node.output[0])
         elif not floats or not standard:
@@ -95,7 +119,7 @@ class Plan:
 
     def _product(self, node, data):
         nodes, last = [node], node
-        if is_onnx(node, "MatMul") and node.input[1] in self.graph.constants:
+        if is_onnx(node, "MatMul") and node.input[1] in self.graph.constants and node.doc_string != FLOAT_SUMS:
             add = self.graph.only_reader(node.output[0])
             if add is not None and is_onnx(add, "Add"):
                 other = add.input[1] if add.input[0] == node.output[0] else add.input[0]
@@ -108,7 +132,7 @@ class Plan:
     def _with_activation(self, kind, nodes, last, data):
         """Adds a unit that takes the Relu and Clip behind it in."""
         low, high = -math.inf, math.inf
-        while True:
+        while nodes[0].doc_string != FLOAT_SUMS:
             reader = self.graph.only_reader(last.output[0])
             bounds = self._bounds(reader) if reader is not None else None
             if bounds is None:
@@ -214,17 +238,17 @@ class Plan:
         def computes(unit):
             if unit.kind in ("movement", "concat"):
                 return unit.quantised and any(computes(reader) for reader in readers[unit])
-            return unit.quantised
+            return unit.quantised and unit.kind != "recurrent"  # which reads float
 
         changed = True
         while changed:
             changed = False
             for unit in self.units:
-                if not unit.quantised or unit.kind == "product":
+                if not unit.quantised or unit.kind in ("product", "recurrent"):
                     continue
                 moves = unit.kind in ("movement", "concat")
                 before = any(
-                    self.unit_of[name].quantised if name in self.unit_of else moves and name in self.graph.inputs
+                    self.unit_of[name].makes_bytes if name in self.unit_of else moves and name in self.graph.inputs
                     for name in unit.inputs
                 )
                 before |= unit.kind == "embedding"
@@ -243,6 +267,6 @@ class Plan:
         """Tensors that get a scale: what a quantised unit reads, and what one makes."""
         wanted = set()
         for unit in self.units:
-            if unit.quantised:
-                wanted |= set(unit.inputs) | set(unit.outputs)
+            if unit.quantised and unit.kind != "recurrent":
+                wanted |= set(unit.inputs) | (set() if unit.wide else set(unit.outputs))
         return wanted

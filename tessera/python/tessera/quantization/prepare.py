@@ -33,6 +33,8 @@ from .graph import (
     sort_nodes,
     unique,
 )
+from .recurrent import cells_to_products, is_cell, steps_first
+from .scores import scores_in_one_form
 from .spellings import einsums_to_products, lengths_to_normalisations, without_guards
 from .steps import step
 
@@ -78,7 +80,8 @@ def refuse_unfit(model, products):
                 f"node '{node.name or node.output[0]}' ({node.op_type}): the model is quantised already; compile it as "
                 "it is, or give the float model that it was made of"
             )
-    if not any(node.op_type in products for node in model.graph.node):
+    nodes = [node for graph in graphs_of(model.graph) for node in graph.node]
+    if not any(node.op_type in products or is_cell(node) for node in nodes):
         raise argument(
             "the model has no Conv, MatMul, Gemm or other product, so nothing of it gains from the NPU; run it as it is"
         )
@@ -427,19 +430,19 @@ def _into_convolution(constant, graph, node, factor, offset):
 def batch_norms_to_convolutions(model):
     """A batch norm goes into the convolution in front of it where ONNX Runtime has left it (it knows the newest opsets
     late). One that stands alone becomes a depthwise 1x1 convolution, whose products the NPU computes exactly.
-    Only where the rank is known to be 3 or 4."""
+    Only where the rank is known to be 2, 3 or 4; rows of channels get an axis of 1 for it."""
     graph, constant = Graph(model), _Constants(model)
-    taken = []
+    taken, around = [], []
     for node in model.graph.node:
         if not is_onnx(node, "BatchNormalization") or len(node.output) > 1:
             continue
         shape = graph.shapes.get(node.input[0])
         parameters = [graph.array(name) for name in node.input[1:5]]
-        if shape is None or len(shape) not in (3, 4) or any(p is None for p in parameters):
+        if shape is None or len(shape) not in (2, 3, 4) or any(p is None for p in parameters):
             continue
         scale, bias, mean, variance = (p.astype(np.float64) for p in parameters)
         factor = scale / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
-        weights = factor.astype(np.float32).reshape((-1, 1) + (1,) * (len(shape) - 2))
+        weights = factor.astype(np.float32).reshape((-1, 1) + (1,) * max(1, len(shape) - 2))
         offset = (bias - mean * factor).astype(np.float32)
         if _into_convolution(constant, graph, node, factor, offset):
             taken.append(node)
@@ -449,16 +452,42 @@ def batch_norms_to_convolutions(model):
         node.op_type = "Conv"
         node.input.extend([constant(f"{name}/weights", weights), constant(f"{name}/bias", offset)])
         node.attribute.append(helper.make_attribute("group", len(scale)))
+        if len(shape) == 2:
+            axes = constant(f"{name}/axes", np.int64([2]))
+            before, behind = (unique(f"{name}/{what}", constant.taken) for what in ("column", "scaled"))
+            around.append(helper.make_node("Unsqueeze", [node.input[0], axes], [before], f"{name}/Unsqueeze"))
+            around.append(helper.make_node("Squeeze", [behind, axes], [name], f"{name}/Squeeze"))
+            node.input[0], node.output[0] = before, behind
     for node in taken:
         model.graph.node.remove(node)
+    model.graph.node.extend(around)
+    sort_nodes(model.graph)
+
+
+def _sum_behind(graph, constant, node):
+    """A Gemm that adds a tensor known at run time, as ONNX Runtime makes of a product and a sum: the Add behind it;
+    None for others."""
+    other = node.input[2] if len(node.input) > 2 else ""
+    if not other or other in graph.constants or attribute(node, "beta", 1.0) != 1.0:
+        return None
+    product = unique(f"{node.output[0]}/product", constant.taken)
+    named = unique(f"{node.name or node.output[0]}/Add", constant.taken)
+    add = helper.make_node("Add", [product, other], [node.output[0]], named)
+    node.output[0] = product
+    del node.input[2]
+    return add
 
 
 def plain_gemms(model):
-    """alpha, beta and a transposed constant of Gemm go into its constants."""
+    """alpha, beta and a transposed constant of Gemm go into its constants; a sum of two tensors stands behind it."""
     graph, constant = Graph(model), _Constants(model)
+    sums = []
     for node in model.graph.node:
         if not is_onnx(node, "Gemm"):
             continue
+        add = _sum_behind(graph, constant, node)
+        if add is not None:
+            sums.append(add)
         for index, name in ((1, "alpha"), (2, "beta")):
             factor = attribute(node, name, 1.0)
             if factor == 1.0 or len(node.input) <= index or not node.input[index]:
@@ -478,6 +507,8 @@ def plain_gemms(model):
                 if bias.size in (1, width) and bias.shape != (width,):
                     wide = np.broadcast_to(bias.reshape(-1), (width,)).copy()
                     node.input[2] = constant(f"{node.output[0]}/bias", wide)
+    model.graph.node.extend(sums)
+    sort_nodes(model.graph)
 
 
 def sums_to_adds(model):
@@ -551,7 +582,13 @@ def standard(model, products):
 
 
 def _spell_out(model):
+    steps_first(model)
     for sentence in spell_out(model):
+        warnings.warn(sentence, stacklevel=4)
+
+
+def _spell_cells(model):
+    for sentence in cells_to_products(model):
         warnings.warn(sentence, stacklevel=4)
 
 
@@ -568,6 +605,8 @@ def spelled(model, products):
         ("lengths of rows", lengths_to_normalisations),
         ("guards", without_guards),
         ("masks", lambda model: masks_to_sums(model, Graph(model), _Constants(model))),
+        ("scores", lambda model: scores_in_one_form(shaped(model), shaped)),
+        ("recurrent cells", _spell_cells),
         ("unused constants", drop_unread),
         ("names of nodes", name_nodes),
         ("operators", lambda model: refuse_unfit(model, products)),

@@ -14,14 +14,15 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import byte_io, caches, engines, equalise, measure, place, ranges, rounding, sizes, split, tables, write
+from . import byte_io, caches, engines, equalise, inside, measure, place, ranges, rounding, sizes, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
-from .graph import Graph
+from .graph import Graph, graphs_of
 from .meter import Meter
 from .plan import Plan
 from .prepare import spelled, standard
-from .steps import begin, one_line, step
+from .recurrent import is_part_of_cell
+from .steps import as_error, begin, one_line, step
 
 METADATA = "tessera.quantization"
 MOVES = ("movement", "embedding")  # units that cost little wherever they run
@@ -95,13 +96,13 @@ def settle_with_compiler(calibrated, options, float_nodes):
     float_nodes = dict(float_nodes)
     for _ in range(TURNS):
         state = candidate(calibrated, options, float_nodes)
-        if not any(unit.quantised for unit in state.plan.units):
+        if not any(unit.quantised for unit in state.plan.units) and not holds_quantised(state.model):
             raise argument("nothing of the model can be quantised: every product is kept float; run it as it is")
         state.placement = place.place(state.model, options.config, options.shapes, options.numerics)
         refused = [
             unit
             for unit in state.plan.units
-            if unit.quantised and unit.kind not in MOVES and any(n.name in state.placement.cpu for n in unit.nodes)
+            if unit.quantised and unit.kind not in MOVES and any(name in state.placement.cpu for name in unit.computing)
         ]
         if not refused:
             break
@@ -112,6 +113,11 @@ def settle_with_compiler(calibrated, options, float_nodes):
     return state
 
 
+def holds_quantised(model):
+    """Whether a graph of the model, or a body, is quantised."""
+    return any(node.op_type == "QuantizeLinear" for graph in graphs_of(model.graph) for node in graph.node)
+
+
 def resolve_layers(model, names):
     """Node names of layers given by node or by one of its results."""
     found = {}
@@ -120,6 +126,10 @@ def resolve_layers(model, names):
     # ONNX Runtime's optimiser appends to the name of a node what it has folded into it.
     by_name.update({node.name.split("/MatMulAddFusion")[0]: node.name for node in model.graph.node})
     for name in names:
+        parts = [node.name for node in model.graph.node if node.name.startswith(f"{name}/") and is_part_of_cell(node)]
+        if name not in by_name and parts:  # of a recurrent cell that was spelled out
+            found.update(dict.fromkeys(parts, "kept float"))
+            continue
         if name not in by_name:
             near = [n for n in by_name if name.lower() in n.lower()][:3] or list(by_name)[:3]
             raise argument(
@@ -159,6 +169,19 @@ def fix_shapes(model, shapes):
     return model
 
 
+def with_shapes(model, shapes):
+    """fix_shapes, unless a branch that will not be taken has no sense for the shapes: ONNX Runtime then refuses the
+    model, and takes it with dynamic dimensions."""
+    if not shapes or not any(node.op_type == "If" for node in model.graph.node):
+        return fix_shapes(model, shapes)
+    fixed = fix_shapes(copy.deepcopy(model), shapes)
+    try:
+        measure.session(fixed, optimise=False)
+    except Exception:  # whatever the runtime says: the dimensions stay as they are
+        return model
+    return fixed
+
+
 def take(data, count):
     return list(data.limited(count if data.limit is None else min(count, data.limit)))
 
@@ -182,7 +205,7 @@ class Quantization:
         model, shapes = standard(model, products), self.options.shapes
         found = caches.find(model)
         if found is None:
-            self.model = fix_shapes(spelled(model, products), shapes)
+            self.model = with_shapes(spelled(model, products), shapes)
             self.data = self.open(calibrate, samples)
             return
         opened = found.opened(model)
@@ -195,7 +218,7 @@ class Quantization:
         if why is None:
             self.caches, self.model, self.data = found, grown, found.cut_data(data)
         else:
-            self.model, self.data = fix_shapes(spelled(model, products), shapes), data
+            self.model, self.data = with_shapes(spelled(model, products), shapes), data
 
     def _read(self, source, ports, samples):
         begin("reading the samples")
@@ -210,6 +233,8 @@ class Quantization:
 
     def _sized(self, ports):
         """The inputs with a size for each dynamic dimension, with which the float model runs."""
+        known = {name: shape for name, shape in self.options.shapes.items() if len(shape) > 0}
+        ports = [dataclasses.replace(port, dims=list(known.get(port.name, port.dims))) for port in ports]
         if all(None not in port.dims for port in ports):
             return ports
         with step("looking for sizes of dynamic dimensions"):
@@ -227,6 +252,9 @@ class Quantization:
         options = self.options
         engines.check(options.engine, options.method)
         layers = [name for name in keep_float if not str(name).isdigit()]
+        within = inside.names_inside(self.model)
+        inner = [name for name in layers if name in within]
+        layers = [name for name in layers if name not in within]
         most = sum(int(name) for name in keep_float if str(name).isdigit())
         self.float_nodes = resolve_layers(self.model, layers)
         options.float_nodes = tuple(self.float_nodes)
@@ -234,13 +262,13 @@ class Quantization:
         self.meter.begin("running in float")
         feeds = take(self.data, self.judges)
         self.reference = measure.float_outputs(self.model, feeds)
+        self._quantise_bodies(inner)
         self._observe()
         self.same, found = self._split(*self._equalised(feeds))
         self.meter.begin("calibrating")
         found = engines.completed(self.same, self.data, found)
-        self.calibrated = engines.calibrate(
-            options.engine, self.same, self.data, options, found, self.statistics.samples
-        )
+        engine = options.engine if self._has_products() else "onnxruntime"
+        self.calibrated = engines.calibrate(engine, self.same, self.data, options, found, self.statistics.samples)
         self._narrow(feeds)
         self.meter.begin("asking the compiler")
         self.state = settle_with_compiler(self.calibrated, options, self.float_nodes)
@@ -251,6 +279,44 @@ class Quantization:
             self._settle()
         self._tell_what_is_left()
         return self.state
+
+    def _quantise_bodies(self, keep):
+        """Puts quantised bodies of If, Loop and Scan into the model, each quantised as a model of its own on what the
+        samples give it. What cannot be had of a body leaves it in float, and a line says why."""
+        self.float_model, self.parts = self.model, []
+        changed = copy.deepcopy(self.model)
+        found = inside.bodies_of(changed, set(_tessera.operator_names()["products"]))
+        for number, body in enumerate(found):
+            self.meter.at(number, len(found))
+            try:
+                self.parts.append(self._quantised_body(changed, body, keep))
+            except Exception as e:  # of this body alone: the others, and the graph around them, go on
+                self._warn(f"{body.text} stays in float on the CPU: {as_error(e)}")
+        if self.parts:
+            self.model = changed
+
+    def _quantised_body(self, changed, body, keep):
+        """Writes the quantised body in the place of the one in `changed`; the work that made it."""
+        samples, reached = inside.samples_of(self.float_model, body, self.data)
+        if not samples:
+            raise argument(f"no sample {body.reached}; give samples that do")
+        model = inside.model_of(self.float_model, body, samples)
+        if not reached:
+            try:
+                measure.float_outputs(model, samples[:1])
+            except _tessera.Error:
+                raise argument(f"no sample {body.reached}; give samples that do") from None
+            self._warn(f"{body.text}: no sample takes it; its ranges are those of what the others would give it")
+        options = dataclasses.replace(self.options, shapes={}, float_nodes=())
+        work = Quantization(model, samples, options, seed=self.seed, samples=len(samples))
+        known = inside.names_inside(work.model) | {node.name for node in work.model.graph.node}
+        work.run([name for name in keep if name in known])
+        inside.put_back(changed, body, work.state.model)
+        return work
+
+    @staticmethod
+    def _warn(sentence):
+        warnings.warn(sentence, stacklevel=6)
 
     def _settle(self):
         self.state = settle_with_compiler(self.calibrated, self.options, {**self.state.left, **self.float_nodes})
@@ -293,6 +359,10 @@ class Quantization:
             channels,
             lambda part, parts, number: self.meter.at(part * whole + number, parts * whole),
         )
+
+    def _has_products(self):
+        products = _tessera.operator_names()["products"]
+        return any(node.op_type in products for node in self.model.graph.node)
 
     def _may_change(self):
         return self.options.equalise and not self.options.float_nodes
@@ -393,7 +463,7 @@ class Quantization:
         held = held if held >= FEWEST_HELD else 0
         count, most = min(samples - held, self.taught), min(samples, self.taught)
         feeds = take(self.data.behind(count), held) if held else take(self.data, self.judges)
-        reference = measure.float_outputs(self.model, feeds) if held else self.reference
+        reference = measure.float_outputs(self.float_model, feeds) if held else self.reference
         engine, tried, left = self.calibrated, [], {**self.state.left, **self.float_nodes}
         plain = dataclasses.replace(engine, note="as they were")
         other = self.state
@@ -462,7 +532,7 @@ class Quantization:
     def limit_drop(self, score, most):
         """Keeps the most sensitive layers float, one more at a time, until `score` (of a model; larger is better) is
         within `most` of the float model's."""
-        target = score(self.model) - most
+        target = score(self.float_model) - most
         ranking = self.ranking()
         kept = 0
         while score(self.state.model) < target:
@@ -537,6 +607,8 @@ class Quantization:
                     "predicted_cycles": cycles.get(unit.name),
                 }
             )
+        for part in self.parts:
+            rows += part.report(sensitivity=sensitivity)["layers"]
         return {
             **self.origin(),
             "macs": state.placement.macs_npu + state.placement.macs_cpu,
@@ -654,13 +726,13 @@ def quantize(
     told = work.report() if report else {}
     if score is not None:
         told["accuracy"] = {
-            "float": score(work.model),
+            "float": score(work.float_model),
             "int8": score(work.state.model),
             "samples": count,
             "data": known,
             "synthetic": work.data.synthetic and test is None,
         }
-    result = Quantized(made, told, work.model, work.state.placement.macs_share, work.data.synthetic)
+    result = Quantized(made, told, work.float_model, work.state.placement.macs_share, work.data.synthetic)
     if output is not None:
         result.save(output)
     return result

@@ -9,7 +9,9 @@ import math
 import numpy as np
 
 from . import attention
+from .errors import argument
 from .graph import is_onnx
+from .recurrent import hidden_tensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +90,13 @@ def choose(plan, ranges, *, power_of_two=False):
         # A movement's result lies in the range of what it moves: the source decides.
         moved = {n for n in members if n in plan.unit_of and plan.unit_of[n].kind == "movement"}
         deciding = [n for n in members if n not in moved] or members
+        deciding = [n for n in deciding if n in ranges] or [n for n in members if n in ranges]
+        if not deciding:
+            name = next((n for n in members if n in plan.graph.inputs), members[0])
+            raise argument(
+                f"tensor '{name}' holds nothing in any sample, so there is no range for it; give samples in which "
+                "it holds something"
+            )
         low = min(ranges[n][0] for n in deciding)
         high = max(ranges[n][1] for n in deciding)
         for name in deciding:
@@ -97,7 +106,16 @@ def choose(plan, ranges, *, power_of_two=False):
         parameters = parameters_of(low, high, power_of_two=power_of_two)
         chosen.update(dict.fromkeys(members, parameters))
     _scale_steps(plan, groups, makers, chosen, power_of_two)
+    for unit in plan.units:
+        if unit.quantised and unit.kind == "recurrent":
+            ends = [end for name in hidden_tensors(unit.node) for end in _ends(plan, ranges, name)]
+            chosen[unit.hidden] = parameters_of(min(ends), max(ends), power_of_two=power_of_two)
     return chosen
+
+
+def _ends(plan, ranges, name):
+    array = plan.graph.array(name)
+    return ranges[name] if array is None else (float(array.min()), float(array.max()))
 
 
 def _factor(plan, unit):

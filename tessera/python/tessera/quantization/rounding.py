@@ -18,7 +18,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from . import measure, tables
-from .graph import attribute, drop_unread, is_onnx
+from .graph import attribute, drop_unread, is_onnx, names_of, unique
 from .write import channel_axis
 
 DRAWN = 512  # places of one tensor and sample, at most
@@ -307,7 +307,7 @@ class Rounding:
         """The candidate's float model with weights rounded for the first `count` samples of the data, and for each
         layer's name the scales of them."""
         model = copy.deepcopy(self.state.plan.graph.model)
-        nodes = {node.name: node for node in model.graph.node}
+        nodes, self.taken = {node.name: node for node in model.graph.node}, names_of(model)
         scales, total = {}, sum(map(len, self.batches))
         self.left = {}
         for batch in self.batches:
@@ -337,18 +337,18 @@ class Rounding:
         made, shift, why = round_layer(layer, array, scale, biased is not None)
         if why:
             self.left[unit.name] = why
-        nodes[unit.name].input[1] = _store(model, f"{unit.name}/rounded", made)
+        nodes[unit.name].input[1] = self._store(model, f"{unit.name}/rounded", made)
         if biased is not None:
             node, index = nodes[biased[0].name], biased[1]
             old = graph.array(node.input[index]) if len(node.input) > index and node.input[index] else None
-            name = _store(model, f"{unit.name}/shifted", shift if old is None else old.reshape(-1) + shift)
+            name = self._store(model, f"{unit.name}/shifted", shift if old is None else old.reshape(-1) + shift)
             if len(node.input) > index:
                 node.input[index] = name
             else:
                 node.input.append(name)
         return scale
 
-
-def _store(model, name, array):
-    model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-    return name
+    def _store(self, model, name, array):
+        name = unique(name, self.taken)
+        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name

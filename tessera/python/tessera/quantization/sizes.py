@@ -176,7 +176,7 @@ def find(model, ports, *, seed=0, seconds=SECONDS, clock=time.monotonic):
             break
         tried.add(key)
         try:
-            results = run.run(None, {port.name: random_values(rng, port.dtype, shapes[port.name]) for port in ports})
+            results = run.run(None, {port.name: random_values(rng, port, shapes[port.name]) for port in ports})
         except Exception as e:  # whatever the runtime says: these sizes do not serve
             causes[first_line(e)] += 1
             continue

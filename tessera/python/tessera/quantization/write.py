@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from . import attention
 from .graph import attribute, is_onnx, names_of, outer_reads, unique
 from .ranges import parameters_of
+from .recurrent import FLOAT_SUMS
 
 
 def weight_scales(array, axis, *, least=None, power_of_two=False):
@@ -115,7 +116,7 @@ class Writer:
 
     def _maker_is_quantised(self, name):
         unit = self.plan.unit_of.get(name)
-        return unit is not None and unit.quantised
+        return unit is not None and unit.makes_bytes
 
     def _emit(self, unit, node):
         """The node, and the quantisation of its results."""
@@ -163,6 +164,10 @@ class Writer:
         return result
 
     def _rewire(self, unit, node):
+        if unit.kind == "recurrent":
+            self._read_float(unit, node)
+            self._quantise_body(unit, node)
+            return
         own = {name for n in unit.nodes for name in n.output}
         for index, name in enumerate(node.input):
             if name in self.done and name not in own:
@@ -175,6 +180,45 @@ class Writer:
             self._constant_operand(unit, node)
         elif unit.kind in ("concat", "embedding"):
             self._constant_parts(unit, node)
+
+    def _quantise_body(self, unit, node):
+        """The products in the body of a direction take the hidden state and their weights in steps."""
+        body = attribute(node, "body")
+        given = self.parameters[unit.hidden]
+        held, nodes = {tensor.name: tensor for tensor in body.initializer}, []
+
+        def constant(name, array):
+            body.initializer.append(numpy_helper.from_array(np.asarray(array), self._fresh(name)))
+            return body.initializer[-1].name
+
+        def add(op, operands, name, **more):
+            nodes.append(helper.make_node(op, operands, [self._fresh(name)], self._fresh(f"{name}/{op}"), **more))
+            return nodes[-1].output[0]
+
+        for inner in body.node:
+            if inner.doc_string == FLOAT_SUMS:
+                name, weights = inner.input
+                steps = [
+                    constant(f"{name}/scale", np.float32(given.scale)),
+                    constant(f"{name}/zero_point", np.uint8(given.zero)),
+                ]
+                quantised = add("QuantizeLinear", [name, *steps], f"{name}/quantised")
+                inner.input[0] = add("DequantizeLinear", [quantised, *steps], f"{name}/value")
+                array, axis = numpy_helper.to_array(held[weights]), 1 if self.per_channel else None
+                scale = weight_scales(array, axis, power_of_two=self.power_of_two)
+                values = np.clip(np.rint(array / along(scale, axis, 2)), -127, 127).astype(np.int8)
+                operands = [
+                    constant(f"{weights}/quantised", values),
+                    constant(f"{weights}/scale", scale),
+                    constant(f"{weights}/zero_point", np.zeros(scale.shape, np.int8)),
+                ]
+                more = {} if axis is None else {"axis": axis}
+                inner.input[1] = add("DequantizeLinear", operands, f"{weights}/value", **more)
+                body.initializer.remove(held[weights])
+            nodes.append(inner)
+        nodes = [onnx.NodeProto.FromString(inner.SerializeToString()) for inner in nodes]
+        del body.node[:]
+        body.node.extend(nodes)
 
     def _first(self, unit, node):
         return node if node.name == unit.nodes[0].name else None
