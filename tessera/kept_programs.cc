@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys hold the digest of the model with its external data, the import options, the machine, all options and the build
-// of this compiler, which the file that holds it stands for. A program is a number and an artifact; an interface is
-// JSON.
+// Keys hold the digest of the model with its external data, the import options, the machine, all options, and the
+// digest of this compiler's sources. A program is a number and an artifact; an interface is JSON.
 #include "tessera/kept_programs.h"
-
-#include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +13,7 @@
 #include "base/error.h"
 #include "compiler/pipeline/plugin.h"
 #include "isa/config.h"
+#include "tessera_source_digest.h"
 
 namespace tessera {
 
@@ -27,18 +24,9 @@ namespace {
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 constexpr const char* kVariable = "TESSERA_CACHE";
 
-/// The file that this code stands in, which each build makes anew: its path, size and time.
+/// What a program depends on beside what a user gives: the sources of the compiler, and the libraries that it calls.
 const std::string& build() {
-  static const std::string found = [] {
-    Dl_info where{};
-    struct stat about{};
-    if (dladdr(reinterpret_cast<const void*>(&build), &where) == 0 || where.dli_fname == nullptr) return std::string();
-    // The name of a program is as it was called.
-    const char* file = stat(where.dli_fname, &about) == 0 ? where.dli_fname : "/proc/self/exe";
-    if (stat(file, &about) != 0) return std::string();
-    return std::to_string(about.st_size) + "." + std::to_string(about.st_mtim.tv_sec) + "." +
-           std::to_string(about.st_mtim.tv_nsec) + "." + std::to_string(about.st_ino);
-  }();
+  static const std::string found = std::string(TESSERA_SOURCE_DIGEST) + " " + compiler::surroundings();
   return found;
 }
 
@@ -46,8 +34,7 @@ std::optional<cpu::FileCache> open(const compiler::CompileOptions& options) {
   const char* variable = std::getenv(kVariable);
   const std::string wanted = !options.cache.empty() ? options.cache : variable != nullptr ? variable : "";
   const bool watched = options.snapshots || options.search_log || options.times || options.blank_weights;
-  if (wanted == "off" || watched || !options.graph.empty() || compiler::plugins_loaded() || build().empty())
-    return std::nullopt;
+  if (wanted == "off" || watched || !options.graph.empty() || compiler::plugins_loaded()) return std::nullopt;
   std::filesystem::path folder = wanted;
   if (wanted.empty()) {
     folder = cpu::FileCache::default_folder();

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "llvm/Config/llvm-config.h"
+#include "llvm/TargetParser/Host.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -215,6 +217,14 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
 std::string self_contained(const std::string& path) { return onnx::self_contained(path); }
+
+std::string surroundings() {
+  std::string text = LLVM_VERSION_STRING " " + llvm::sys::getProcessTriple() + " " + llvm::sys::getHostCPUName().str();
+  std::map<std::string, bool> features;
+  for (const auto& feature : llvm::sys::getHostCPUFeatures()) features[feature.getKey().str()] = feature.getValue();
+  for (const auto& [name, has] : features) text += (has ? " +" : " -") + name;
+  return text;
+}
 
 std::string metadata(std::string_view bytes, const std::string& key) { return onnx::metadata_of(bytes, key); }
 

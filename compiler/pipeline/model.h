@@ -50,6 +50,10 @@ std::string self_contained(const std::string& path);
 /// What an entry of an ONNX model's metadata says; empty where there is none.
 std::string metadata(std::string_view bytes, const std::string& key);
 
+/// What a program depends on beside this compiler and its options: the version of LLVM, and the processor for which
+/// machine code is made. One line of text.
+std::string surroundings();
+
 class Model {
  public:
   /// Errors: kIo, kInvalidModel, kUnsupported, kInvalidArgument (an override the model has no use for).

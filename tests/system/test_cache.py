@@ -16,7 +16,7 @@ import tessera
 
 PROGRAM = """
 import sys, numpy as np, tessera
-session = tessera.Session(sys.argv[1], config=sys.argv[2])
+session = tessera.Session(sys.argv[1], config=sys.argv[2], effort="best")
 x = np.arange(int(sys.argv[3]) * 4, dtype=np.float32).reshape(-1, 4)
 np.save(sys.argv[4], session.run(None, {"x": x})[0])
 """
