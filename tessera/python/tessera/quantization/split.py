@@ -17,10 +17,9 @@ import copy
 import dataclasses
 
 import numpy as np
-import onnx
 from onnx import helper, numpy_helper
 
-from .graph import attribute, drop_unread, is_onnx
+from .graph import attribute, drop_unread, is_onnx, shaped_like
 from .plan import Plan
 
 MOST_PARTS = 4
@@ -288,7 +287,7 @@ def ranges_of(place):
 
 def split(model, names, place):
     """A copy of the model with the place split."""
-    model = copy.deepcopy(model)
+    before, model = model, copy.deepcopy(model)
     plan = Plan(model, names)
     order = np.concatenate(place.parts)
     factor = np.concatenate([np.full(len(part), k, np.float32) for part, k in zip(place.parts, place.factors)])
@@ -312,7 +311,7 @@ def split(model, names, place):
     del graph.node[:], graph.value_info[:]
     graph.node.extend(kept)
     drop_unread(model)
-    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    return shaped_like(model, before)
 
 
 def _store(graph, name, array):
