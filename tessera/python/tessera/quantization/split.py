@@ -146,7 +146,9 @@ def places_of(model, names):
         constant = all(operand in graph.constants for operand in product.node.input[1:] if operand)
         alone = all(id(node) in own for node, _ in graph.readers.get(name, []))
         shape = graph.shapes.get(chain.output)
-        if name in graph.held or not alone or not constant or attribute(product.node, "group", 1) != 1 or not shape:
+        if name in graph.held or not alone or not constant or attribute(product.node, "group", 1) != 1:
+            continue
+        if shape is None or len(shape) < 2 or shape[1] is None:
             continue
         still = Moved(np.arange(shape[1]), MARK + np.arange(shape[1]))
         edits = follow(graph, plan.names["elementwise"], chain.output, still)
