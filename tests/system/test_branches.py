@@ -234,6 +234,7 @@ def test_products_in_the_body_of_a_loop(kind):
     assert made.macs_npu_share == 1 and made.report["output_snr_db"] > 25
     session = tessera.Session(made.model.SerializeToString(), check_races=True)
     assert session.info()["programs"] == (2 if kind == "loop" else 1)
+    assert session.info()["macs_npu"] == (5 + (kind == "loop")) * 2 * 16 * 16  # of all iterations
     for feed in feeds:
         expected = oracle.run(made.model, feed, intermediates=False).outputs
         for name, got in zip(["last", "all"], session.run(None, feed), strict=True):

@@ -140,3 +140,9 @@ def test_the_float_model_stays_as_it_was():
     tessera.quantize(model, "random", engine="onnxruntime", samples=2)
     assert model.SerializeToString() == before
     assert onnx.load_model_from_string(before).graph.output[1].name == "y"
+
+
+def test_a_tensor_that_no_sample_fills():
+    model = network([NODE("MatMul", ["x", "w"], ["y"])], [weights("w", 8, 4)], shape=("n", 8))
+    with pytest.raises(tessera.Error, match="tensor 'x' holds nothing in any sample"):
+        tessera.quantize(model, [{"x": np.zeros((0, 8), np.float32)}], engine="onnxruntime")

@@ -241,3 +241,28 @@ def test_a_normalisation_of_two_sums(sum_read, row_configs):
     prepared = prepare(model, PRODUCTS)
     assert "SkipLayerNormalization" not in operators(prepared)
     assert on_the_npu(model, g.feeds, row_configs[1]) <= {"QuantizeLinear", "DequantizeLinear"}
+
+
+def test_a_normalisation_behind_a_shape_that_nobody_infers(row_configs):
+    """How many axes a tensor has is looked up in a run of the model."""
+    g, values = builders.Graph(17), rng_of(11)
+    x = g.input(values(1, TOKENS, SIZE), "x")
+    y = g.node("MatMul", [x, g.constant(values(SIZE, SIZE) / 4)], "m")
+    number = g.node("Cast", [g.node("Shape", [y], "extents")], "number", to=TensorProto.FLOAT)
+    y = g.node("Reshape", [y, g.node("Cast", [number], "whole", to=TensorProto.INT64)], "reshaped")
+    y = g.node("Add", [y, y], "twice")
+    centred = g.node("Sub", [y, g.node("ReduceMean", [y], "mean", axes=[-1])], "centred")
+    square = g.node("Pow", [centred, g.constant(np.float32(2))], "square")
+    variance = g.node("Add", [g.node("ReduceMean", [square], "variance", axes=[-1]), g.constant(np.float32(1e-5))], "e")
+    unit = g.node("Div", [centred, g.node("Sqrt", [variance], "root")], "unit")
+    scaled = g.node("Add", [g.node("Mul", [unit, g.constant(values(SIZE))], "scaled"), g.constant(values(SIZE))], "n")
+    model = g.finish(g.node("MatMul", [scaled, g.constant(values(SIZE, 5))], "y"))
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "tokens"
+    made = tessera.quantize(model, [g.feeds], engine="onnxruntime", config=row_configs[1], numerics="close").model
+    shapes = {"x": [1, TOKENS, SIZE]}
+    session = tessera.Session(made.SerializeToString(), "fsim", row_configs[1], numerics="close", shapes=shapes)
+    got = session.run(None, g.feeds)[0]
+    left = {op for layer in session.stats().layers if layer["placement"] == "cpu" for op in layer["op"].split("+")}
+    assert left <= {"QuantizeLinear", "DequantizeLinear"}
+    error = got - oracle.run_plain(model, g.feeds)["y"]
+    assert np.sum(error**2) < 0.01 * np.sum(got**2)

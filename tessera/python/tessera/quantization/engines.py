@@ -24,7 +24,7 @@ import onnx
 from onnx import numpy_helper
 
 from .errors import argument, error
-from .graph import Graph, bodies, drop_unread, is_onnx, rename
+from .graph import Graph, bodies, drop_unread, is_onnx, rename, shaped_like
 from .measure import Statistics
 
 ENGINES = ("nncf", "onnxruntime")
@@ -167,7 +167,7 @@ def with_nncf(model, data, options, ranges, count):
         warnings.warn(f"NNCF does not take the model ({cause}); ONNX Runtime calibrates", stacklevel=2)
         return with_onnxruntime(model, data, options, ranges, count)
     adapted, own = strip(quantised)
-    adapted = onnx.shape_inference.infer_shapes(adapted, data_prop=True)
+    adapted = shaped_like(adapted, model)
     restore(adapted, model, set(options.float_nodes))
     known = {**ranges, **own}
     return Calibrated(

@@ -7,6 +7,7 @@ import copy
 import heapq
 
 import numpy as np
+import onnx
 from onnx import TensorProto, numpy_helper
 
 
@@ -191,6 +192,26 @@ class Graph:
         """The node that alone reads the tensor; None if there is another, or the tensor leaves the graph."""
         readers = self.readers.get(name, [])
         return readers[0][0] if len(readers) == 1 and name not in self.held else None
+
+
+def shaped_like(model, other):
+    """The model with inferred shapes; where a tensor gets none, it has as many axes as in `other`."""
+    ranks = {name: len(shape) for name, shape in Graph(other).shapes.items()}
+    made = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    note_ranks(made, ranks)
+    return made
+
+
+def note_ranks(model, ranks):
+    """Writes into the model how many axes tensors have whose shape it does not know. ranks: tensor -> number."""
+    entries = {value.name: value for value in [*model.graph.value_info, *model.graph.output]}
+    for name in (name for node in model.graph.node for name in node.output):
+        kind = entries[name].type.tensor_type if name in entries else None
+        if kind is None or kind.HasField("shape") or not kind.elem_type or name not in ranks:
+            continue
+        kind.shape.SetInParent()
+        for _ in range(ranks[name]):
+            kind.shape.dim.add()
 
 
 def drop_unread(model):

@@ -17,7 +17,7 @@ import onnx
 from . import byte_io, caches, engines, equalise, inside, measure, place, ranges, rounding, sizes, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
-from .graph import Graph, graphs_of
+from .graph import Graph, graphs_of, note_ranks
 from .meter import Meter
 from .plan import Plan
 from .prepare import spelled, standard
@@ -262,6 +262,7 @@ class Quantization:
         self.meter.begin("running in float")
         feeds = take(self.data, self.judges)
         self.reference = measure.float_outputs(self.model, feeds)
+        self._note_ranks()
         self._quantise_bodies(inner)
         self._observe()
         self.same, found = self._split(*self._equalised(feeds))
@@ -279,6 +280,13 @@ class Quantization:
             self._settle()
         self._tell_what_is_left()
         return self.state
+
+    def _note_ranks(self):
+        """Writes into the model how many axes its tensors have, where that does not follow from the inputs' shapes."""
+        graph = Graph(self.model)
+        unknown = [name for name in engines.float_tensors(self.model) if graph.shapes.get(name) is None]
+        for _, values in measure.observed_runs(self.model, unknown, self.data.limited(1)) if unknown else ():
+            note_ranks(self.model, {name: np.ndim(value) for name, value in values.items()})
 
     def _quantise_bodies(self, keep):
         """Puts quantised bodies of If, Loop and Scan into the model, each quantised as a model of its own on what the

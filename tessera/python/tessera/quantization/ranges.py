@@ -92,7 +92,8 @@ def choose(plan, ranges, *, power_of_two=False):
         deciding = [n for n in members if n not in moved] or members
         deciding = [n for n in deciding if n in ranges] or [n for n in members if n in ranges]
         if not deciding:
-            name = next((n for n in members if n in plan.graph.inputs), members[0])
+            unseen = sorted(n for n in wanted if n not in ranges)
+            name = next((n for n in unseen if n in plan.graph.inputs), unseen[0])
             raise argument(
                 f"tensor '{name}' holds nothing in any sample, so there is no range for it; give samples in which "
                 "it holds something"

@@ -180,9 +180,9 @@ class _Cell:
             raise _Refused("the activation of its reset gate has no bounds")
 
     def function(self, block, d, k, x, what):
-        """Activation k of direction d, behind the clip of gates."""
+        """Activation k of direction d; 0 and 1 are those of gates, which `clip` limits."""
         name, alpha, beta = self.functions[d * len(DEFAULTS[self.kind]) + k]
-        if self.clip is not None and what != "state":
+        if self.clip is not None and k < 2:
             ends = [
                 block.constant(f"{what}_{end}", np.float32(v)) for end, v in (("low", -self.clip), ("high", self.clip))
             ]

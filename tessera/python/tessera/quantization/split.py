@@ -17,10 +17,9 @@ import copy
 import dataclasses
 
 import numpy as np
-import onnx
 from onnx import helper, numpy_helper
 
-from .graph import attribute, drop_unread, is_onnx
+from .graph import attribute, drop_unread, is_onnx, shaped_like
 from .plan import Plan
 
 MOST_PARTS = 4
@@ -147,7 +146,9 @@ def places_of(model, names):
         constant = all(operand in graph.constants for operand in product.node.input[1:] if operand)
         alone = all(id(node) in own for node, _ in graph.readers.get(name, []))
         shape = graph.shapes.get(chain.output)
-        if name in graph.held or not alone or not constant or attribute(product.node, "group", 1) != 1 or not shape:
+        if name in graph.held or not alone or not constant or attribute(product.node, "group", 1) != 1:
+            continue
+        if shape is None or len(shape) < 2 or shape[1] is None:
             continue
         still = Moved(np.arange(shape[1]), MARK + np.arange(shape[1]))
         edits = follow(graph, plan.names["elementwise"], chain.output, still)
@@ -288,7 +289,7 @@ def ranges_of(place):
 
 def split(model, names, place):
     """A copy of the model with the place split."""
-    model = copy.deepcopy(model)
+    before, model = model, copy.deepcopy(model)
     plan = Plan(model, names)
     order = np.concatenate(place.parts)
     factor = np.concatenate([np.full(len(part), k, np.float32) for part, k in zip(place.parts, place.factors)])
@@ -312,7 +313,7 @@ def split(model, names, place):
     del graph.node[:], graph.value_info[:]
     graph.node.extend(kept)
     drop_unread(model)
-    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    return shaped_like(model, before)
 
 
 def _store(graph, name, array):
