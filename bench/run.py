@@ -204,6 +204,10 @@ def known_names(benchmark):
         import cpu
 
         return cpu.known()
+    if benchmark == "apps":
+        import apps
+
+        return list(apps.APPS)
     if benchmark in ("transformers", "tune"):
         import transformers
 
@@ -257,6 +261,7 @@ def main():
             "transformers",
             "decoding",
             "serve",
+            "apps",
         ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
@@ -334,6 +339,10 @@ def main():
         import decoding
 
         result = decoding.bench(options.networks, options.config, options.device or "sysc")
+    elif options.name == "apps":
+        import apps
+
+        result = apps.bench(options.networks, options.config, build)
     elif options.name == "cpu":
         import cpu
 

@@ -98,6 +98,35 @@ def rows_of(lines):
     return rows
 
 
+def summaries(lines):
+    """The rows as dicts for JSON. key: the beginning of the hash that the folders of --capture and --quantize are named
+    by; npu_percent and cycles are None where there are none."""
+    out = []
+    for model, row in rows_of(lines).items():
+        sums, facts = row.sums, row.facts
+        products = facts.get("macs", 0) + facts.get("macs_cpu", 0)
+        out.append(
+            {
+                "model": facts["name"],
+                "key": model[:12],
+                "sessions": len(row.sessions),
+                "runs": sums["runs"],
+                "fallback_runs": sums["fallback_runs"],
+                "how": facts.get("how", ""),
+                "npu_percent": round(100 * facts["macs"] / products, 2) if products else None,
+                "cycles": round(sums["cycles"] / sums["timed_runs"]) if sums["cycles"] else None,
+                "cycles_measured": bool(facts.get("measured")),
+                "cpu_seconds": round(sums["cpu_seconds"], 6),
+                "seconds": round(sums["seconds"], 6),
+                "first_seconds": round(sums["first_seconds"], 6),
+                "compared": sums["compared"],
+                "equal": sums["equal"],
+                "difference": {output: list(values) for output, values in row.difference.items()},
+            }
+        )
+    return out
+
+
 def _number(value):
     return f"{value:.3g}" if value else "0"
 
