@@ -30,17 +30,14 @@ from PIL import Image, ImageDraw, ImageFont
 
 DEJAVU = pathlib.Path("/usr/share/fonts/truetype/dejavu")
 RATE = 16000
-WORDS = tuple(
-    """
-    the quick brown fox jumps over a lazy dog while seven merchants carry boxes of glass from harbour to their store
-    near Bridge Street where Mrs Walker keeps accounts for Winter and Summer sales total amount due before delivery
-    number twelve invoice paid thanks please return this form with your name address date birth green tea black
-    coffee sugar milk bread butter price per unit quarter year report weather rain clouds north wind temperature
-    machine engine wheel water paper letter page chapter figure table result method value measure error between
-    about under without again never always often people city country river mountain garden window kitchen music
-    picture science
-    """.split()
-)
+TEXT = """quick brown fox jumps over a lazy dog while seven merchants carry boxes of glass from harbour to their store
+near Bridge Street where Mrs Walker keeps accounts for Winter and Summer sales total amount due before delivery
+number twelve invoice paid thanks please return this form with your name address date birth green tea black
+coffee sugar milk bread butter price per unit quarter year report weather rain clouds north wind temperature
+machine engine wheel water paper letter page chapter figure table result method value measure error between
+about under without again never always often people city country river mountain garden window kitchen music
+picture science"""
+WORDS = TEXT.split()
 
 
 def font(rng, size):
@@ -276,7 +273,8 @@ def _javascript(rng):
 def _rust(rng):
     body = lambda: (
         f"pub fn {_name(rng)}(values: &[u32]) -> Option<String> {{\n    let mut out = Vec::new();\n"
-        f'    for v in values.iter() {{\n        out.push(format!("{{}}-{_name(rng)}", v));\n    }}\n    out.into_iter().next()\n}}\n'
+        f'    for v in values.iter() {{\n        out.push(format!("{{}}-{_name(rng)}", v));\n    }}\n'
+        "    out.into_iter().next()\n}\n"
     )
     return "use std::collections::HashMap;\n\n" + _lines(rng, body, 3, 12)
 
