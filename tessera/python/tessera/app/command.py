@@ -91,7 +91,7 @@ def prepare(settings):
         models.quantise_all(settings.quantize, settings.machine, _numerics(settings), lambda text: say(settings, text))
 
 
-def conclude(settings, page, listing):
+def conclude(settings, page, listing=""):
     """After the program: the table, also as JSON, models that were captured now, and the page."""
     if listing:
         rows = records.summaries(records.lines_of(settings.folder))
