@@ -27,6 +27,7 @@ explore     machines of a grid times networks: evaluations and seconds, the fron
 scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
 serve       models by REST and gRPC, and remote devices, beside the session in the process, at 1, 8 and 50 clients
 report      the page of a report in Chromium: its size, the time until it can be used, the time of a frame
+apps        programs that people install, unchanged, in float and in int8: answers, cycles, seconds (examples/apps)
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
