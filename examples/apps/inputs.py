@@ -41,7 +41,7 @@ WORDS = TEXT.split()
 
 
 def font(rng, size):
-    files = sorted(DEJAVU.glob("DejaVu*.ttf"))
+    files = [file for file in sorted(DEJAVU.glob("DejaVu*.ttf")) if "Condensed" not in file.name]
     if files and rng.random() < 0.7:
         return ImageFont.truetype(str(files[rng.integers(len(files))]), size)
     return ImageFont.load_default(size)
@@ -68,12 +68,16 @@ def page(rng, path):
     image = Image.new("RGB", (736, 736), (paper, paper, int(rng.integers(215, 256))))
     draw, y = ImageDraw.Draw(image), 30
     while y < 660:
-        size = int(rng.choice([18, 20, 22, 26, 30]))
-        face, line = font(rng, size), phrase(rng, int(rng.integers(3, 8)))
-        while draw.textlength(line, face) > 680:
-            line = line.rpartition(" ")[0]
-        ink = int(rng.integers(0, 90))
-        draw.text((28, y), line, (ink, ink, int(rng.integers(0, 120))), face)
+        size = int(rng.choice([22, 24, 26, 30, 34]))
+        face, words = font(rng, size), phrase(rng, int(rng.integers(3, 8))).split()
+        ink, x = int(rng.integers(0, 90)), 28.0
+        colour = ink, ink, int(rng.integers(0, 120))
+        for word in words:  # as wide apart as in lines that are stretched to the margin
+            end = x + draw.textlength(word, face)
+            if end > 708:
+                break
+            draw.text((x, y), word, colour, face)
+            x = end + 0.8 * size
         y += int(size * rng.uniform(1.9, 2.6))
     pixels = np.asarray(image, np.float32) + rng.normal(0, 3, (736, 736, 1))
     Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(path.with_suffix(".png"))
