@@ -393,23 +393,22 @@ class Quantization:
     def _narrow(self, feeds):
         """Cuts off what functions behind a product map to nearly one value, if that brings the outputs nearer. Ranges
         of the least squared error take the place of that if they bring them clearly nearer, on samples that they were
-        not made for where there are enough; the method mse takes them anyway."""
+        not made for; where those are few, they are not tried. The method mse takes them anyway."""
         self.meter.begin("narrowing ranges")
         power_of_two, extremes = self.options.power_of_two, self.calibrated.ranges
         before = candidate(self.calibrated, self.options, self.float_nodes)
-        others = take(self.data.behind(len(feeds)), len(feeds))
-        others = others if len(others) >= FEWEST_HELD else feeds
-        least = lambda: tables.narrow(before.plan, extremes, others, everywhere=True, power_of_two=power_of_two)
+        least = lambda data: tables.narrow(before.plan, extremes, data, everywhere=True, power_of_two=power_of_two)
         self.how_ranged = self.options.method
         if self.options.method == "mse":
-            self.calibrated.ranges, self.how_ranged = least(), "least squared error"
+            self.calibrated.ranges, self.how_ranged = least(feeds), "least squared error"
             return
         chosen, reached = extremes, measure.output_distances(before.model, feeds, self.reference)
         trials = [
             ("flat parts of functions cut off", tables.narrow(before.plan, extremes, feeds, power_of_two=power_of_two))
         ]
-        if self.options.method == "minmax":
-            trials.append(("least squared error", least()))
+        others = take(self.data.behind(len(feeds)), len(feeds)) if self.options.method == "minmax" else []
+        if len(others) >= FEWEST_HELD:
+            trials.append(("least squared error", least(others)))
         for k, (how, tried) in enumerate(trials):
             if tried == extremes:
                 continue
