@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What quantisation does where a few layers or a few samples decide what the outputs say: layers that stay float,
-and answers that no sample shows."""
+answers that no sample shows, and sizes that nobody has given."""
 
 import math
 
 import numpy as np
 import pytest
-from tessera.quantization import deciding, measure, tables
+from tessera.quantization import deciding, measure, sizes, tables
+from tessera.quantization.data import ports_of
 
 import tessera
 from tests.system.float_models import Builder
@@ -92,3 +93,12 @@ def test_values_are_counted_in_parts_of_a_range():
     counts = tables._counted(values, -2.0, 3.0)
     expected = np.histogram(values[3:], tables.BINS, (-2, 3))[0]
     assert counts.sum() == expected.sum() and np.abs(np.cumsum(counts) - np.cumsum(expected)).max() <= 1
+
+
+def test_a_length_that_is_called_n_is_no_batch():
+    """`N` in front counts samples; behind it is a length, here of a sound of which a frame needs 400 values."""
+    b = Builder(seed=1)
+    x = b.node("Unsqueeze", ["sound", b.constant(np.array([1]))])
+    frames = b.node("Conv", [x, b.constant(np.ones((8, 1, 400)))], strides=[160])
+    model = b.model({"sound": ["batch_size", "N"]}, [b.node("Relu", [frames])])
+    assert sizes.find(model, ports_of(model)) == {"sound": [1, 16000]}
