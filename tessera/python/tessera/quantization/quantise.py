@@ -475,12 +475,11 @@ class Quantization:
         """Keeps the layers float without which the outputs come near enough to the float ones, if they are few."""
         feeds = take(self.data, min(DECIDING_SAMPLES, self.judges))
         before, least = self._distance(self.state.model, feeds), self.options.least_snr
-        if before >= least or self.data.synthetic:
-            return
         products = [unit for unit in self.state.plan.units if unit.kind == "product" and unit.quantised]
+        if before >= least or self.data.synthetic or not products:
+            return
         left = {**self.state.left, **self.float_nodes}
         self.meter.add("looking for layers that decide", 8 * len(feeds) * len(products).bit_length())
-
         variant = lambda kept: candidate(self.calibrated, self.options, {**left, **dict.fromkeys(kept, "tried")}).model
 
         def distance(kept):
