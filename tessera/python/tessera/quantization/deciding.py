@@ -16,7 +16,7 @@ MORE_DECIBELS = 8.0  # than the least are wanted then
 ROUNDS = 4
 PART = 0.4  # of the noise that is left by one run of layers
 GAIN_DECIBELS = 3.0  # for which anything is kept float at all
-MOST_WORK = 0.25  # of the multiply-accumulates that may stay float
+PRICE_DECIBELS = 30.0  # that all multiply-accumulates have to bring, and a share of them in proportion
 USELESS_DECIBELS = 6.0  # of outputs that are worth any work
 
 
@@ -56,6 +56,16 @@ class Search:
             start, high = (middle, high) if enough(middle, end) else (start, middle)
         return set(self.names[start:end])
 
+    @staticmethod
+    def ratio(noise):
+        return math.inf if noise <= 0 else -10 * math.log10(noise)
+
+    def is_worth(self, kept, before):
+        """Whether the work that stays float for these products is worth what it brings."""
+        if len(kept) == len(self.names):
+            return False
+        return self.ratio(self.noise(kept)) - before >= PRICE_DECIBELS * self.share(kept)
+
     def find(self, before):
         """Kept, or None where no few layers take enough of the noise away. before: the ratio with nothing kept."""
         kept, noise, goal = set(), 10 ** (-before / 10), 10 ** (-self.least / 10)
@@ -64,11 +74,10 @@ class Search:
             if noise <= goal:
                 break
             more = kept | self.run_of(kept, max(goal, PART * noise))
-            everything = len(more) == len(self.names)
-            if before >= USELESS_DECIBELS and (everything or self.share(more) > MOST_WORK):
+            if before >= USELESS_DECIBELS and not self.is_worth(more, before):
                 break
             kept, noise = more, self.noise(more)
-        after = math.inf if noise <= 0 else -10 * math.log10(noise)
+        after = self.ratio(noise)
         if after < before + GAIN_DECIBELS:
             return None
         return Kept([name for name in self.names if name in kept], before, after)
