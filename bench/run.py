@@ -27,6 +27,7 @@ explore     machines of a grid times networks: evaluations and seconds, the fron
 scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
 serve       models by REST and gRPC, and remote devices, beside the session in the process, at 1, 8 and 50 clients
 report      the page of a report in Chromium: its size, the time until it can be used, the time of a frame
+apps        programs that people install, unchanged, in float and in int8: answers, cycles, seconds (examples/apps)
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
@@ -204,6 +205,10 @@ def known_names(benchmark):
         import cpu
 
         return cpu.known()
+    if benchmark == "apps":
+        import apps
+
+        return list(apps.APPS)
     if benchmark in ("transformers", "tune"):
         import transformers
 
@@ -257,6 +262,7 @@ def main():
             "transformers",
             "decoding",
             "serve",
+            "apps",
         ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
@@ -334,6 +340,10 @@ def main():
         import decoding
 
         result = decoding.bench(options.networks, options.config, options.device or "sysc")
+    elif options.name == "apps":
+        import apps
+
+        result = apps.bench(options.networks, options.config, build)
     elif options.name == "cpu":
         import cpu
 

@@ -275,12 +275,17 @@ def test_captured_quantised_compared_and_shown(folder, tmp_path):
     image = onnx.numpy_helper.to_array(session_input)
     np.testing.assert_array_equal(answer, there.run(None, {"image": image})[0])
     assert (model / "int8_npu256_exact.onnx").exists(), err
-    words = ("--quantize", str(kept), "--device", "sysc", "--compare", "--report", str(page))
+    listing = tmp_path / "table.json"
+    words = ("--quantize", str(kept), "--device", "sysc", "--compare", "--report", str(page), "--json", str(listing))
     _, err = finish(start(folder, CALLS, *words))
     row = cells(err, "small.onnx")
     assert row["runs as"] == "int8" and row["products on the NPU"] == "100.0 %" and "predicted" not in err
     assert int(row["cycles a run"].replace(",", "")) > 0 and 0 < float(row["of the range"].rstrip(" %")) < 20
     assert "small.onnx" in page.read_text()
+    (told,) = json.loads(listing.read_text())
+    assert told["how"] == "int8" and told["npu_percent"] == 100 and told["cycles"] > 0 and told["cycles_measured"]
+    assert told["runs"] == told["compared"] == 24 and model.name.endswith(told["key"])
+    assert json.loads((model / "int8_npu256_exact.json").read_text())["model"] == told["key"]
 
 
 def test_signals_status_and_wrong_words(folder):

@@ -31,6 +31,7 @@ def bench(*arguments):
         (["explore", "front.json"], "there is no 'front.json'; it takes 'resnet18', .*; --json prints"),
         (["decoding", "vww"], "there is no 'vww'; it takes '15 M parameters, TinyStories' shape', "),
         (["functional", "resnet8"], "it takes no names"),
+        (["apps", "ocr"], "there is no 'ocr'; it takes 'rapidocr', 'magika', "),
         (["networks", "--config", "npu7"], "no machine 'npu7'; shipped are kv260, "),
     ],
 )
@@ -39,6 +40,21 @@ def test_names_that_are_not_known(arguments, says):
     done = subprocess.run(line, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1 and done.stdout == ""
     assert re.search(says, done.stderr) and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_scores_of_applications(monkeypatch):
+    """Answers that differ in known ways; the applications themselves are no part of the tests."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import apps
+
+    assert apps.characters({"a": ["one two", "three"]}, {"a": ["onetwo", "threes"]}) == 1 - 2 / 13
+    assert apps.labels({"a": ["c", 0.9], "b": ["go", 1.0]}, {"a": ["c", 0.7], "b": ["c", 1.0]}) == 0.5
+    assert apps.notes({"a": [[0, 1, 60], [1, 2, 62]]}, {"a": [[0.04, 3, 60], [1.2, 2, 62]]}) == 0.5
+    assert apps.segments({"a": [[0, 5000], [9000, 12000]]}, {"a": [[1024, 5000]]}) == 2 / 3
+    assert apps.scores({"a": {"hey": 0.5}}, {"a": {"hey": 0.25}}) == 0.25
+    assert apps.boxes({"a": [["text", 1, 0, 0, 10, 10]]}, {"a": [["text", 1, 0, 0, 10, 5]]}) == 0.5
+    assert apps.alike(["c", 0.5, [1, 2]], ["c", 0.5004, [1, 2]]) and not apps.alike(["c", 0.5], ["c", 0.502])
+    assert all((ROOT / "examples" / "apps" / app.driver).is_file() for app in apps.APPS.values())
 
 
 def test_quantize():

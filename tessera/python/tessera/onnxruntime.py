@@ -288,36 +288,36 @@ class _Served:
         if self.context.settings.compare:
             expected = on_onnxruntime(wanted)
             found = [_difference(a, b) for a, b in zip(results, expected)]
-            equal = all(difference == (0, 0) for difference in found)
+            equal = all(difference == 0 for difference, _, _ in found)
             with self.lock:
                 self.account.add({"compared": 1, "equal": int(equal)}, None, dict(zip(wanted, found)))
 
 
 def _difference(ours, theirs):
-    """(largest absolute difference, as a share of the range of the expected values)."""
+    """(largest absolute difference, least and largest expected value)."""
+    differs = float("inf"), 0.0, 0.0
     if isinstance(theirs, np.ndarray):
         if not isinstance(ours, np.ndarray) or ours.shape != theirs.shape:
-            return float("inf"), float("inf")
+            return differs
         if theirs.dtype == object or theirs.dtype == bool:
-            differ = float(np.any(ours != theirs))
-            return differ, differ
+            return float(np.any(ours != theirs)), 0.0, 1.0
         a, b = ours.astype(np.float64), theirs.astype(np.float64)
+        finite = b[np.isfinite(b)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         if same.all():
-            return 0.0, 0.0
+            return 0.0, low, high
         with np.errstate(invalid="ignore"):
-            worst = float(np.nan_to_num(np.abs(a - b)[~same], nan=np.inf).max())
-        finite = b[np.isfinite(b)]
-        return worst, worst / max(float(np.ptp(finite)) or float(np.abs(finite).max()) if finite.size else 1.0, 1e-30)
+            return float(np.nan_to_num(np.abs(a - b)[~same], nan=np.inf).max()), low, high
     if isinstance(theirs, (list, tuple)):
         if len(ours) != len(theirs):
-            return float("inf"), float("inf")
+            return differs
         pairs = [_difference(a, b) for a, b in zip(ours, theirs)]
     elif isinstance(theirs, dict):
         pairs = [_difference(np.asarray(ours.get(k, np.nan)), np.asarray(v)) for k, v in theirs.items()]
     else:
-        pairs = [(0.0, 0.0) if ours is theirs or ours == theirs else (1.0, 1.0)]
-    return tuple(max(part) for part in zip(*pairs)) if pairs else (0.0, 0.0)
+        pairs = [(0.0 if ours is theirs or ours == theirs else 1.0, 0.0, 1.0)]
+    return _records.wider(pairs) if pairs else (0.0, 0.0, 0.0)
 
 
 # --- the methods of InferenceSession

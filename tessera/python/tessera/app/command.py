@@ -4,6 +4,7 @@ what ran where. The program keeps its standard output, its signals and its exit 
 standard error."""
 
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -37,6 +38,7 @@ def parser():
     add("--samples", type=int, default=64, help="of a model that are captured at most; default 64")
     add("--megabytes", type=int, default=256, help="of a model that are captured at most; default 256")
     add("--report", metavar="FILE.html", help="page with the report of every session")
+    add("--json", default="", metavar="FILE", help="write the table as JSON")
     add("-q", "--quiet", action="store_true", help="print nothing but errors")
     own = {action.dest for action in made._actions}
     compiling = made.add_argument_group("options of the compilation")
@@ -89,8 +91,11 @@ def prepare(settings):
         models.quantise_all(settings.quantize, settings.machine, _numerics(settings), lambda text: say(settings, text))
 
 
-def conclude(settings, page):
-    """After the program: the table, models that were captured now, and the page."""
+def conclude(settings, page, listing=""):
+    """After the program: the table, also as JSON, models that were captured now, and the page."""
+    if listing:
+        rows = records.summaries(records.lines_of(settings.folder))
+        pathlib.Path(listing).write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     if not settings.quiet:
         sys.stderr.write(records.table(records.lines_of(settings.folder), settings.compare) + "\n")
     if settings.capture:
@@ -166,12 +171,12 @@ def run(words):
             arguments.quiet,
         )
     )
-    page = absolute(arguments.report)
+    page, listing = absolute(arguments.report), absolute(arguments.json)
     with tempfile.TemporaryDirectory(prefix="tessera-app-") as folder:
         settings.folder = folder
         prepare(settings)
         status = start(settings, program)
-        conclude(settings, page)
+        conclude(settings, page, listing)
     if status < 0:  # ends as the program has ended
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)

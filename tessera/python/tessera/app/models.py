@@ -41,7 +41,8 @@ def quantise(folder, config, numerics):
     seconds = time.monotonic() - start
     if done.returncode == 0 and part.is_file():
         part.replace(target)
-        facts = {"seconds": round(seconds, 1), "samples": len(samples_of(folder)), "said": done.stdout.strip()}
+        facts = {"seconds": round(seconds, 1), "samples": len(samples_of(folder))}
+        facts |= {"model": pathlib.Path(folder).name.rpartition("-")[2], "said": done.stdout.strip()}
         target.with_suffix(".json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         return seconds, ""
     part.unlink(missing_ok=True)

@@ -14,6 +14,18 @@ UNNAMED = "(model in memory)"
 SUMS = ("runs", "fallback_runs", "cycles", "timed_runs", "seconds", "cpu_seconds", "compared", "equal", "first_seconds")
 
 
+def wider(differences):
+    """One of several (largest difference, least and largest expected value)."""
+    most, low, high = zip(*differences)
+    return max(most), min(low), max(high)
+
+
+def share_of(difference):
+    """The largest difference as a share of the range of what was expected; of its size where that is one value."""
+    most, low, high = difference
+    return most / max(high - low or abs(high), 1e-30) if most else 0.0
+
+
 class Row:
     """The sums of one model: additive, but for what is the same in each run."""
 
@@ -24,9 +36,8 @@ class Row:
     def add(self, line):
         for name in SUMS:
             self.sums[name] += line.get(name, 0)
-        for output, (absolute, share) in line.get("difference", {}).items():
-            before = self.difference.get(output, (0, 0))
-            self.difference[output] = (max(before[0], absolute), max(before[1], share))
+        for output, found in line.get("difference", {}).items():
+            self.difference[output] = wider([found, self.difference.get(output, found)])
         known = self.facts.get("name", UNNAMED)  # a file's name says more
         self.facts.update({name: line[name] for name in ("macs", "macs_cpu", "how", "measured") if name in line})
         self.facts["name"] = line["name"] if known == UNNAMED else known
@@ -70,7 +81,7 @@ class Account:
         self.line.update(facts or {})
         for output, values in (difference or {}).items():
             held = self.line.setdefault("difference", {})
-            held[output] = tuple(max(pair) for pair in zip(held.get(output, (0, 0)), values))
+            held[output] = wider([values, held.get(output, values)])
         self.count += 1
         if self.count <= EACH or time.monotonic() - self.last > INTERVAL:
             self.flush()
@@ -96,6 +107,38 @@ def rows_of(lines):
     for line in lines:
         rows.setdefault(line["model"], Row()).add(line)
     return rows
+
+
+def summaries(lines):
+    """The rows as dicts for JSON. key: the beginning of the hash that the folders of --capture and --quantize are named
+    by; npu_percent and cycles are None where there are none."""
+    out = []
+    for model, row in rows_of(lines).items():
+        sums, facts = row.sums, row.facts
+        products = facts.get("macs", 0) + facts.get("macs_cpu", 0)
+        out.append(
+            {
+                "model": facts["name"],
+                "key": model[:12],
+                "sessions": len(row.sessions),
+                "runs": sums["runs"],
+                "fallback_runs": sums["fallback_runs"],
+                "how": facts.get("how", ""),
+                "npu_percent": round(100 * facts["macs"] / products, 2) if products else None,
+                "cycles": round(sums["cycles"] / sums["timed_runs"]) if sums["cycles"] else None,
+                "cycles_measured": bool(facts.get("measured")),
+                "cpu_seconds": round(sums["cpu_seconds"], 6),
+                "seconds": round(sums["seconds"], 6),
+                "first_seconds": round(sums["first_seconds"], 6),
+                "compared": sums["compared"],
+                "equal": sums["equal"],
+                "difference": {
+                    output: {"largest": found[0], "share_of_range": share_of(found)}
+                    for output, found in row.difference.items()
+                },
+            }
+        )
+    return out
 
 
 def _number(value):
@@ -130,9 +173,10 @@ def table(lines, compare=False):
             ]
         )
         if compare:
-            output, (absolute, share) = max(row.difference.items(), key=lambda d: d[1][1], default=("-", (None, None)))
+            output, found = max(row.difference.items(), key=lambda d: share_of(d[1]), default=("-", (0, 0, 0)))
             none = "-" if not sums["compared"] else "0"
-            shown[-1] += [_number(absolute) if absolute else none, f"{100 * share:.2g} %" if share else none, output]
+            share = f"{100 * share_of(found):.2g} %" if found[0] else none
+            shown[-1] += [_number(found[0]) if found[0] else none, share, output]
     widths = [max(len(line[k]) for line in [titles, *shown]) for k in range(len(titles))]
     left = (0, 4, 11)
     align = lambda cell, k: cell.ljust(widths[k]) if k in left else cell.rjust(widths[k])

@@ -16,8 +16,8 @@ SITE = pathlib.Path(__file__).resolve().parent / "site"
 
 @dataclasses.dataclass
 class Settings:
-    """device, config ("": as each model says), options: of each tessera.Session. folder: where processes write what they did, or "". capture,
-    quantize: folders, or "". samples, megabytes: bounds of what is captured of one model."""
+    """device, config ("": as each model says), options: of each tessera.Session. folder: where processes write what
+    they did, or "". capture, quantize: folders, or "". samples, megabytes: bounds of what is captured of one model."""
 
     device: str = "fsim"
     config: str = ""

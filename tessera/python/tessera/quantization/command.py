@@ -11,6 +11,7 @@ import warnings
 import _tessera
 
 from ..shapes import shapes_of
+from .deciding import LEAST_DECIBELS
 from .engines import ENGINES, METHODS
 from .errors import argument
 from .steps import as_error
@@ -40,6 +41,13 @@ def parser():
     add("--power-of-two", action="store_true", help="all scales are powers of two")
     add("--per-tensor", action="store_true", help="one scale for the weights of a layer, not one a channel")
     add("--keep-float", action="append", default=[], metavar="N|LAYER", help="layers that stay float; repeatable")
+    add(
+        "--least-snr",
+        type=float,
+        default=LEAST_DECIBELS,
+        metavar="DB",
+        help=f"keep layers that decide in float where outputs are farther from float; default {LEAST_DECIBELS:.0f}",
+    )
     add("--labels", metavar="FILE", help="a label for each sample: .npy, .npz or text; accuracy is then measured")
     add("--test", metavar="DATA", help="data that accuracy is measured on; default the calibration data")
     add(
@@ -153,6 +161,7 @@ def run(arguments):
         per_channel=not arguments.per_tensor,
         accurate_bias=not arguments.fast_bias,
         keep_float=arguments.keep_float,
+        least_snr=arguments.least_snr,
         labels=arguments.labels,
         test=arguments.test,
         max_drop=arguments.max_drop,

@@ -14,7 +14,22 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import byte_io, caches, engines, equalise, inside, measure, place, ranges, rounding, sizes, split, tables, write
+from . import (
+    byte_io,
+    caches,
+    deciding,
+    engines,
+    equalise,
+    inside,
+    measure,
+    place,
+    ranges,
+    rounding,
+    sizes,
+    split,
+    tables,
+    write,
+)
 from .data import open_data, ports_of
 from .errors import argument
 from .graph import Graph, graphs_of, note_ranks
@@ -28,6 +43,7 @@ METADATA = "tessera.quantization"
 MOVES = ("movement", "embedding")  # units that cost little wherever they run
 SHAPE_SAMPLES = 8
 SENSITIVITY_SAMPLES = 8
+DECIDING_SAMPLES = 8
 DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
 ROUND_SAMPLES = 64
@@ -49,6 +65,7 @@ class Options:
     float_nodes: tuple = ()  # names that stay float
     config: str = "npu256"
     numerics: str = "exact"  # that the model will be compiled with
+    least_snr: float = deciding.LEAST_DECIBELS
     shapes: dict = dataclasses.field(default_factory=dict)
 
 
@@ -274,6 +291,8 @@ class Quantization:
         self.meter.begin("asking the compiler")
         self.state = settle_with_compiler(self.calibrated, options, self.float_nodes)
         self._choose_weights()
+        if not keep_float:
+            self._keep_what_decides()
         if most:
             for name, _ in self.ranking()[:most]:
                 self.float_nodes[name] = "kept float: among the most sensitive"
@@ -332,7 +351,7 @@ class Quantization:
     def _size(self):
         """How many samples judge and are rounded for: fewer of a network with large tensors, where each place of a
         tensor counts as a sample; and how long the steps take beside each other."""
-        graph = Graph(self.model)
+        graph = Graph(self._at_sizes_of_samples())
         elements = sum(math.prod(d or 1 for d in graph.shapes.get(n, [])) for n in engines.float_tensors(self.model))
         afford = lambda fewest, most: int(np.clip(ELEMENTS // max(1, elements), fewest, most))
         self.judges, self.taught = afford(FEWEST_HELD, DISTANCE_SAMPLES), afford(DISTANCE_SAMPLES, ROUND_SAMPLES)
@@ -352,6 +371,13 @@ class Quantization:
                 "comparing weights": 6 * self.judges,
             },
         )
+
+    def _at_sizes_of_samples(self):
+        """A copy of the model whose dynamic dimensions have the sizes of a sample, with the shapes that follow."""
+        sized = copy.deepcopy(self.model)
+        known = {port.name: port.dims for port in ports_of(sized)}
+        fits = {n: s for n, s in self.options.shapes.items() if n in known and len(known[n]) == len(s)}
+        return fix_shapes(sized, fits)
 
     def _observe(self):
         """Extremes of all tensors, and more of those that are looked at channel by channel."""
@@ -444,22 +470,34 @@ class Quantization:
         return measure.output_distance(trial.model, feeds, self.reference[: len(feeds)]), found
 
     def _narrow(self, feeds):
-        """Cuts off what functions behind a product map to nearly one value, if that brings the outputs nearer; with the
-        method mse every range is the one of the least squared error."""
+        """Cuts off what functions behind a product map to nearly one value, if that brings the outputs nearer. Ranges
+        of the least squared error take the place of that if they bring them clearly nearer, on samples that they were
+        not made for; where those are few, they are not tried. The method mse takes them anyway."""
         self.meter.begin("narrowing ranges")
-        everywhere = self.options.method == "mse"
-        options = {"everywhere": everywhere, "power_of_two": self.options.power_of_two}
+        power_of_two, extremes = self.options.power_of_two, self.calibrated.ranges
         before = candidate(self.calibrated, self.options, self.float_nodes)
-        extremes = self.calibrated.ranges
-        self.calibrated.ranges = tables.narrow(before.plan, extremes, feeds, **options)
-        self.how_ranged = "least squared error" if everywhere else self.options.method
-        if everywhere or self.calibrated.ranges == extremes:
+        least = lambda data: tables.narrow(before.plan, extremes, data, everywhere=True, power_of_two=power_of_two)
+        self.how_ranged = self.options.method
+        if self.options.method == "mse":
+            self.calibrated.ranges, self.how_ranged = least(feeds), "least squared error"
             return
-        after = candidate(self.calibrated, self.options, self.float_nodes)
-        if self._distance(after.model, feeds) > self._distance(before.model, feeds):
-            self.how_ranged += ", flat parts of functions cut off"
-        else:
-            self.calibrated.ranges = extremes
+        chosen, reached = extremes, measure.output_distances(before.model, feeds, self.reference)
+        trials = [
+            ("flat parts of functions cut off", tables.narrow(before.plan, extremes, feeds, power_of_two=power_of_two))
+        ]
+        others = take(self.data.behind(len(feeds)), len(feeds)) if self.options.method == "minmax" else []
+        if len(others) >= FEWEST_HELD:
+            trials.append(("least squared error", least(others)))
+        for k, (how, tried) in enumerate(trials):
+            if tried == extremes:
+                continue
+            self.calibrated.ranges = tried
+            trial = candidate(self.calibrated, self.options, self.float_nodes)
+            found = measure.output_distances(trial.model, feeds, self.reference)
+            clearly = self._clearly_nearest([reached[0], found[0]], [reached[1], found[1]])
+            if clearly if k else found[0] > reached[0]:
+                chosen, reached, self.how_ranged = tried, found, f"{self.options.method}, {how}"
+        self.calibrated.ranges = chosen
 
     def _choose_weights(self):
         """Takes the weights and biases as rounding.py makes them. Those that the engine made, or those as they were,
@@ -511,6 +549,45 @@ class Quantization:
             if reached[k] >= reached[best] + MARGIN_DECIBELS and 2 * nearer > len(single[k]):
                 best = k
         return best
+
+    def _keep_what_decides(self):
+        """Keeps the layers float without which the outputs come near enough to the float ones, if they are few."""
+        feeds = take(self.data, min(DECIDING_SAMPLES, self.judges))
+        before, least = self._distance(self.state.model, feeds), self.options.least_snr
+        products = [unit for unit in self.state.plan.units if unit.kind == "product" and unit.quantised]
+        if before >= least or self.data.synthetic or not products:
+            return
+        left = {**self.state.left, **self.float_nodes}
+        self.meter.add("looking for layers that decide", 8 * len(feeds) * len(products).bit_length())
+        variant = lambda kept: candidate(self.calibrated, self.options, {**left, **dict.fromkeys(kept, "tried")}).model
+
+        def distance(kept):
+            self.meter.at(len(search.known), 8 * len(products).bit_length())
+            return self._distance(variant(kept), feeds)
+
+        def share(kept):
+            options, now = self.options, self.state.placement.macs_share
+            return now - place.place(variant(kept), options.config, options.shapes, options.numerics).macs_share
+
+        names = [unit.name for unit in products]
+        search = deciding.Search(names, distance, share, least + deciding.MORE_DECIBELS)
+        found = search.find(before)
+        if found is None:
+            return
+        names = ", ".join(repr(name) for name in found.names[:3])
+        more = f" and {len(found.names) - 3} more" if len(found.names) > 3 else ""
+        if len(found.names) == len(products):
+            raise argument(
+                f"nothing of the model can be quantised: in int8 its outputs are {before:.1f} dB from the float ones, "
+                f"and every product decides ({names}{more}); run it as it is, or give --least-snr a smaller number"
+            )
+        self.float_nodes.update(dict.fromkeys(found.names, "kept float: it decides what the outputs say"))
+        self._settle()
+        warnings.warn(
+            f"{names}{more} stay float: in int8 the outputs would be {before:.1f} dB from the float ones, so they are "
+            f"{found.after:.1f} dB; --least-snr {before:.0f} quantises them too",
+            stacklevel=5,
+        )
 
     # --- sensitivity
 
@@ -690,6 +767,7 @@ def quantize(
     per_channel=True,
     accurate_bias=True,
     keep_float=(),
+    least_snr=deciding.LEAST_DECIBELS,
     labels=None,
     test=None,
     metric=None,
@@ -706,10 +784,12 @@ def quantize(
     numerics: the machine that decides what runs where, and its option ("exact" or "close"). preprocess: "imagenet",
     "unit" or a TOML file, for pictures. samples: at most so many are used. shapes: {input: shape} for dynamic
     dimensions. power_of_two: all scales are powers of two. keep_float: names of layers, or a number of the most
-    sensitive ones. labels: of the samples of `test` (default: of the calibration data); metric: a function from a
-    ModelProto to a score in place of top-1, larger is better. max_drop: the loss of score that is allowed; layers stay
-    float until it is met. bytes: patterns of the names of inputs and outputs that are uint8 in the quantised model
-    (their scales stand in its metadata `tessera.bytes`). report: whether layers are measured.
+    sensitive ones. least_snr: where the outputs are farther from the float ones, in dB, layers are kept float, if few
+    decide; not with keep_float, nor on random data. labels: of the samples of `test` (default: of the calibration
+    data); metric: a function from a ModelProto to a score in place of top-1, larger is better. max_drop: the loss
+    of score that is allowed; layers stay float until it is met. bytes: patterns of the names of inputs and outputs
+    that are uint8 in the quantised model (their scales stand in its metadata `tessera.bytes`). report: whether
+    layers are measured.
     Returns a Quantized. Errors: tessera.Error with the codes invalid_argument, invalid_model, io, unsupported."""
     keep = [keep_float] if isinstance(keep_float, (str, int)) else list(keep_float)
     options = Options(
@@ -720,6 +800,7 @@ def quantize(
         per_channel,
         config=config,
         numerics=numerics,
+        least_snr=float(least_snr),
         shapes=dict(shapes or {}),
     )
     work = Quantization(model, calibrate, options, preprocess=preprocess, seed=seed, samples=samples, progress=progress)

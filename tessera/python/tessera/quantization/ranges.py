@@ -77,9 +77,39 @@ def _is_cache(plan, concat, name):
     return name in graph.inputs and graph.only_reader(name) is not None and concat.output in graph.outputs
 
 
+DECIDED = 4.0  # what a Sigmoid reads: beyond that the answer is no longer open
+
+
+def with_both_answers(plan, ranges):
+    """`ranges` in which what a Sigmoid at the end of the network reads may come out either way. Few samples show one
+    answer alone, as of a word that is rare, and the other one must not be cut off."""
+    found, graph = dict(ranges), plan.graph
+
+    def behind_movements(name):
+        node = graph.producer.get(name)
+        while node is not None and len(node.input) and node.op_type in plan.names["movements"]:
+            yield name
+            name = node.input[0]
+            node = graph.producer.get(name)
+        yield name
+
+    def widen(names, low, high):
+        for name in names:
+            if name in found:
+                found[name] = min(found[name][0], low), max(found[name][1], high)
+
+    for output in graph.outputs:
+        made = list(behind_movements(output))
+        node = graph.producer.get(made[-1])
+        if node is not None and is_onnx(node, "Sigmoid"):
+            widen(made, 0.0, 1 / (1 + math.exp(-DECIDED)))
+            widen(behind_movements(node.input[0]), -DECIDED, DECIDED)
+    return found
+
+
 def choose(plan, ranges, *, power_of_two=False):
     """tensor -> Parameters for all tensors that are quantised. ranges: tensor -> (low, high)."""
-    ranges = attention.ranges_of(plan, ranges)
+    ranges = with_both_answers(plan, attention.ranges_of(plan, ranges))
     wanted = plan.quantised_tensors()
     groups = shared(plan, wanted)
     makers = {}

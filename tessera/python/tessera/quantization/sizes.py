@@ -22,7 +22,7 @@ from .graph import graphs_of
 from .measure import session
 from .steps import first_line
 
-BATCH = ("batch", "n", "b", "bs", "num_images")  # names of a first dimension, whatever else it could be
+BATCH = ("n", "b", "bs", "num_images")  # names of a first dimension, whatever else it could be
 PICTURES = ((224, 224), (320, 320), (48, 320), (640, 640), (32, 320), (32, 128), (64, 64), (96, 96), (256, 256))
 PICTURES += ((416, 416), (512, 512), (800, 608), (112, 112), (28, 28), (128, 128), (299, 299), (1024, 1024), (8, 8))
 LENGTHS = (128, 16, 64, 32, 512, 256, 96, 1, 2, 8, 100, 80, 76, 160, 400, 480, 576, 1024, 1280, 3, 4, 20, 48, 300)
@@ -88,7 +88,8 @@ class _Symbols:
         """The dimensions that count samples: the first ones of inputs with more than one axis, unless all that is
         dynamic are first ones."""
         first = [s for s, uses in self.free.items() if all(axis == 0 and len(p.dims) > 1 for p, axis in uses)]
-        named = [s for s in self.free if any(s.lower() == b or s.lower().startswith("batch") for b in BATCH)]
+        named = [s for s in self.free if s.lower().startswith("batch")]
+        named += [s for s, uses in self.free.items() if s.lower() in BATCH and all(axis == 0 for _, axis in uses)]
         return dict.fromkeys(first + named, 1)
 
 

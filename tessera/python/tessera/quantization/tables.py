@@ -5,8 +5,8 @@ tensor the range, among shares of the observed one, with the smallest error, wei
 A tensor that only one chain of elementwise operators reads, such as the sums of a convolution in front of SiLU, is
 judged by the error behind that chain. What the function maps to nearly one value needs no steps: SiLU is nearly 0
 below -8, HardSwish is 0 below -3. Only the lower end is cut there. Other tensors are judged by their own error
-(`everywhere`): few extreme values then no longer cost all others their steps, but are clipped. That is a method to ask
-for, as it trusts the data to show all extremes that matter."""
+(`everywhere`): few extreme values then no longer cost all others their steps, but are clipped. It trusts the data to
+show all extremes that matter, so whoever takes that compares the outputs first."""
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -64,8 +64,17 @@ def histograms(model, ranges, names, feeds):
     counts = {name: np.zeros(BINS) for name in names}
     for _, values in measure.observed_runs(model, names, feeds):
         for name, value in values.items():
-            counts[name] += np.histogram(value, BINS, ranges[name])[0]
+            counts[name] += _counted(value, *ranges[name])
     return counts
+
+
+def _counted(value, low, high):
+    """How many values lie in each of BINS equal parts from low to high; a third of numpy.histogram's time."""
+    value = np.asarray(value, np.float32).reshape(-1)
+    places = (value - np.float32(low)) * np.float32(BINS / (high - low))
+    inside = (places >= 0) & (places <= BINS)  # as values that are not finite are not
+    places = places if inside.all() else places[inside]
+    return np.bincount(np.minimum(places.astype(np.int32), BINS - 1), minlength=BINS)
 
 
 def best_range(function, low, high, counts, *, highs=(1,), power_of_two=False):
