@@ -11,7 +11,6 @@ from onnx import TensorProto, helper, numpy_helper
 import tessera
 
 
-
 @pytest.fixture(scope="module")
 def model():
     """Two convolutions in QDQ form, [n,8,h,w] to [n,32,h,w], sizes open."""
