@@ -204,8 +204,8 @@ def rows_of(name, python, build, config):
             f"{name}: {len(made)} models quantised in {sum(m['seconds'] for m in made):.0f} s; int8 on the timing model"
         )
         other, rows, seconds = work.run("tested", "int8", ["--device", "sysc", "--quantize", kept, *machine])
-        say(f"{name}: {seconds:.0f} s")
     score = app.score(real, other)
+    say(f"{name}: {seconds:.0f} s, score {score:.4f}, goal {app.goal}")
     told = {m["model"]: m for m in made}
     return [
         {

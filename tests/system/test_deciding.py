@@ -74,6 +74,14 @@ def test_random_data_keep_nothing_float():
     assert tessera.quantize(spectrum(), "random", engine="onnxruntime").macs_npu_share == 1
 
 
+def test_outputs_that_are_no_numbers_keep_nothing_float():
+    b = Builder(seed=3)
+    x = b.node("Relu", [b.conv("image", 3, 8)])
+    model = b.model({"image": [1, 3, 8, 8]}, [b.node("Log", [b.conv(x, 8, 4)])])
+    feeds = [{"image": np.random.default_rng(k).standard_normal((1, 3, 8, 8)).astype(np.float32)} for k in range(4)]
+    assert tessera.quantize(model, feeds, engine="onnxruntime").macs_npu_share == 1
+
+
 def test_an_answer_that_no_sample_shows_is_not_cut_off():
     b = Builder(seed=2)
     x = b.node("Relu", [b.node("MatMul", ["x", b.constant(np.eye(16))])])

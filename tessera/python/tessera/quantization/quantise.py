@@ -555,7 +555,7 @@ class Quantization:
         feeds = take(self.data, min(DECIDING_SAMPLES, self.judges))
         before, least = self._distance(self.state.model, feeds), self.options.least_snr
         products = [unit for unit in self.state.plan.units if unit.kind == "product" and unit.quantised]
-        if before >= least or self.data.synthetic or not products:
+        if not before < least or self.data.synthetic or not products:  # outputs that are no numbers tell nothing
             return
         left = {**self.state.left, **self.float_nodes}
         self.meter.add("looking for layers that decide", 8 * len(feeds) * len(products).bit_length())
