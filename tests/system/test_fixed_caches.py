@@ -107,11 +107,15 @@ def test_steps_equal_onnx_runtime():
     for _ in range(LENGTH - len(prompt)):
         logits.append(past["logits"][0, -1])
         past = run_by_name(session, decoder.feeds(np.array([[int(logits[-1].argmax())]]), past, np.uint8))
+
+    def steps(device, numerics):
+        generator = Generator(model, device, "npu256t", max_length=LENGTH, numerics=numerics)
+        return [step.logits[0] for step in generator.stream([prompt], len(logits)) if step.generated]
+
+    # Normalisations in integers are steps beside ONNX Runtime's, and the same on every device.
     for device in ("fsim", "sysc"):
-        generator = Generator(model, device, "npu256t", max_length=LENGTH)
-        steps = [step for step in generator.stream([prompt], len(logits)) if step.generated]
-        for step, want in zip(steps, logits, strict=True):
-            np.testing.assert_array_equal(step.logits[0], want)
+        np.testing.assert_array_equal(steps(device, "exact"), logits)
+    np.testing.assert_array_equal(steps("fsim", "close"), steps("sysc", "close"))
 
 
 def single_attention(readers=()):

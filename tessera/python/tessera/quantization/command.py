@@ -44,9 +44,9 @@ def parser():
     add(
         "--least-snr",
         type=float,
-        default=LEAST_DECIBELS,
         metavar="DB",
-        help=f"keep layers that decide in float where outputs are farther from float; default {LEAST_DECIBELS:.0f}",
+        help="keep layers that decide in float where outputs are farther from float; "
+        f"default {LEAST_DECIBELS:.0f}, with --bytes none",
     )
     add("--labels", metavar="FILE", help="a label for each sample: .npy, .npz or text; accuracy is then measured")
     add("--test", metavar="DATA", help="data that accuracy is measured on; default the calibration data")

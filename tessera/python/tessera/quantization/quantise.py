@@ -750,6 +750,13 @@ class Quantized:
 
 
 @one_line
+def _least_snr(given, bytes):
+    """What the option says. A cache of bytes needs the products beside it quantised, so nothing is kept float for it."""
+    if given is not None:
+        return float(given)
+    return -math.inf if bytes else deciding.LEAST_DECIBELS
+
+
 def quantize(
     model,
     calibrate,
@@ -767,7 +774,7 @@ def quantize(
     per_channel=True,
     accurate_bias=True,
     keep_float=(),
-    least_snr=deciding.LEAST_DECIBELS,
+    least_snr=None,
     labels=None,
     test=None,
     metric=None,
@@ -785,11 +792,11 @@ def quantize(
     "unit" or a TOML file, for pictures. samples: at most so many are used. shapes: {input: shape} for dynamic
     dimensions. power_of_two: all scales are powers of two. keep_float: names of layers, or a number of the most
     sensitive ones. least_snr: where the outputs are farther from the float ones, in dB, layers are kept float, if few
-    decide; not with keep_float, nor on random data. labels: of the samples of `test` (default: of the calibration
-    data); metric: a function from a ModelProto to a score in place of top-1, larger is better. max_drop: the loss
-    of score that is allowed; layers stay float until it is met. bytes: patterns of the names of inputs and outputs
-    that are uint8 in the quantised model (their scales stand in its metadata `tessera.bytes`). report: whether
-    layers are measured.
+    decide; None: 14, or nothing with `bytes`; not with keep_float, nor on random data. labels: of the samples of `test`
+    (default: of the calibration data); metric: a function from a ModelProto to a score in place of top-1, larger is
+    better. max_drop: the loss of score that is allowed; layers stay float until it is met. bytes: patterns of the names
+    of inputs and outputs that are uint8 in the quantised model (their scales stand in its metadata `tessera.bytes`).
+    report: whether layers are measured.
     Returns a Quantized. Errors: tessera.Error with the codes invalid_argument, invalid_model, io, unsupported."""
     keep = [keep_float] if isinstance(keep_float, (str, int)) else list(keep_float)
     options = Options(
@@ -800,7 +807,7 @@ def quantize(
         per_channel,
         config=config,
         numerics=numerics,
-        least_snr=float(least_snr),
+        least_snr=_least_snr(least_snr, bytes),
         shapes=dict(shapes or {}),
     )
     work = Quantization(model, calibrate, options, preprocess=preprocess, seed=seed, samples=samples, progress=progress)
