@@ -749,14 +749,14 @@ class Quantized:
         onnx.save(self.model, os.fspath(path))
 
 
-@one_line
 def _least_snr(given, bytes):
-    """What the option says. A cache of bytes needs the products beside it quantised, so nothing is kept float for it."""
+    """What the option says. A cache of bytes needs the products beside it quantised: nothing is kept float for it."""
     if given is not None:
         return float(given)
     return -math.inf if bytes else deciding.LEAST_DECIBELS
 
 
+@one_line
 def quantize(
     model,
     calibrate,
