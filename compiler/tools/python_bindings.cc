@@ -50,6 +50,10 @@ constexpr NumpyName kNumpyNames[] = {
     {DType::kInt4, "int4", true},
     {DType::kFloat4E2M1, "float4_e2m1fn", true},
     {DType::kFloat8E8M0, "float8_e8m0fnu", true},
+    {DType::kUint2, "uint2", true},
+    {DType::kInt2, "int2", true},
+    {DType::kFloat6E2M3, "float6_e2m3fn", true},
+    {DType::kFloat6E3M2, "float6_e3m2fn", true},
 };
 
 /// Names and strings of a model need not be UTF-8; what is not is replaced.
