@@ -112,12 +112,10 @@ inline Tensor tensor_from_python(const py::handle& object) {
       static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), std::align_val_t{kAlignment})),
       [](std::byte* data) { ::operator delete(data, std::align_val_t{kAlignment}); });
   if (bytes != 0) std::memcpy(copy.get(), rows.data(), bytes);
-  if (dtype == DType::kInt4 || dtype == DType::kInt2) {  // numpy leaves the upper bits open; a Tensor holds the sign
-    const int sign = dtype == DType::kInt4 ? 8 : 2;
-    for (size_t i = 0; i < bytes; ++i) {
-      const auto v = std::to_integer<int>(copy.get()[i]);
-      copy.get()[i] = static_cast<std::byte>((v & (sign - 1)) - (v & sign));
-    }
+  const int64_t bits = packed_bits(dtype);
+  for (size_t i = 0; bits > 0 && bits < 8 && i < bytes; ++i) {  // numpy leaves the upper bits open
+    const int sign = 1 << (bits - 1), value = std::to_integer<int>(copy.get()[i]) & (2 * sign - 1);
+    copy.get()[i] = static_cast<std::byte>(is_signed_integer(dtype) ? (value ^ sign) - sign : value);
   }
   return Tensor::view(dtype, shape, copy, copy.get());
 }
