@@ -4,7 +4,7 @@
 // that neither overflow nor cancel: sigmoid and softplus by the sign of x, exponentials after subtracting the maximum.
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/expansion.h"
 
 namespace tessera::ops {
 
@@ -53,7 +53,7 @@ void register_pointwise(Registry& r) {
                };
              },
              {"alpha"});
-  activation(r, "Celu", {12},
+  activation(r, "Celu", {12, 28},
              [](const Node& node) {
                return [alpha = node.get_float("alpha", 1.0f)](auto x) {
                  const auto a = static_cast<decltype(x)>(alpha);
@@ -100,6 +100,17 @@ void register_pointwise(Registry& r) {
                };
              },
              {"alpha"});
+  add_expansion(r, "SwiGLU", 28, kTwo,
+                [](const Node& node, const std::vector<TypeInfo>& inputs) -> std::optional<Expansion> {
+                  for (const TypeInfo& t : inputs) require_type(node, t.dtype, kFloats, "operand");
+                  if (inputs[0].is_static() && inputs[1].is_static() && inputs[0].shape != inputs[1].shape)
+                    node.fail(ErrorCode::kInvalidModel, "operands of shapes " + to_string(inputs[0].shape) + " and " +
+                                                            to_string(inputs[1].shape) + " must have one shape");
+                  Expander e(node, inputs, 24);
+                  const Expander::Operand gate = e.step("Swish", {e.input(0)}, node.attributes);
+                  return e.finish({e.step("Mul", {gate, e.input(1)})});
+                },
+                {"alpha"});
   activation(r, "Mish", {18, 22}, [](const Node&) { return [](auto x) { return x * std::tanh(softplus(x)); }; });
   for (int version : {20})
     add(

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention (opset 23 on): scaled dot products of queries and keys, masked, capped, through softmax, times values, with
-// key and value caches and grouped heads; and RotaryEmbedding of ONNX and of domain com.microsoft. fp16 and bfloat16
-// are computed in fp32 throughout, whatever softmax_precision says, and rounded once at each result.
+// key and value caches, windows and grouped heads; and RotaryEmbedding of ONNX and of domain com.microsoft. From opset
+// 25 on scores are capped before they are masked, and a row that is masked altogether is zero. fp16 and bfloat16 are
+// computed in fp32 throughout, whatever softmax_precision says, and rounded once at each result.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -124,11 +125,17 @@ Tensor joined(const Tensor& past, const Tensor& now) {
   return result;
 }
 
-/// Whether and how much a score (b, n, i, j) is shifted: -infinity where masked.
+/// Whether and how much a score (b, n, i, j) is shifted: -infinity where masked. Query i stands at position past + i of
+/// the keys; where nonpad_kv_seqlen tells the length of a cache that is kept outside, the queries are its last tokens.
 class Bias {
  public:
   Bias(const EvalContext& c, const Shape& scores, int64_t past)
-      : causal_(c.node.get_int("is_causal", 0) != 0), past_(past) {
+      : rows_(scores[2]),
+        past_(past),
+        at_end_(c.node.version >= kCorrectedOpset && c.has(6) && !c.has(4)),
+        left_(c.node.get_int("left_window_size", -1)),
+        right_(c.node.get_int("right_window_size", -1)) {
+    if (c.node.get_int("is_causal", 0) != 0) right_ = 0;
     if (c.has(6)) lengths_ = c.input(6).to_int64s();
     if (!c.has(3)) return;
     const Tensor& mask = c.input(3);
@@ -141,8 +148,11 @@ class Bias {
   }
   double at(int64_t b, int64_t n, int64_t i, int64_t j) const {
     constexpr double kMasked = -std::numeric_limits<double>::infinity();
-    if (causal_ && j > past_ + i) return kMasked;
-    if (!lengths_.empty() && j >= lengths_[static_cast<size_t>(b)]) return kMasked;
+    const int64_t length = lengths_.empty() ? 0 : lengths_[static_cast<size_t>(b)];
+    const int64_t position = i + (at_end_ ? length - rows_ : past_);
+    if (right_ >= 0 && j - position > right_) return kMasked;
+    if (left_ >= 0 && position - j > left_) return kMasked;
+    if (!lengths_.empty() && j >= length) return kMasked;
     if (values_.empty()) return 0.0;
     if (j >= extent_) return kMasked;
     const double value =
@@ -151,13 +161,15 @@ class Bias {
   }
 
  private:
-  bool causal_, boolean_ = false;
-  int64_t past_, extent_ = 0;
+  int64_t rows_, past_;
+  bool at_end_, boolean_ = false;
+  int64_t left_, right_;  // window around a query's position; negative: without end
+  int64_t extent_ = 0;
   std::vector<int64_t> lengths_, strides_;
   std::vector<double> values_;
 };
 
-/// In place: exp(x - max) / sum; a row that is masked altogether becomes NaN, as the formula says.
+/// In place: exp(x - max) / sum; a row of -infinity becomes NaN, as the formula says.
 template <typename T>
 void softmax(T* row, int64_t count) {
   T highest = -std::numeric_limits<T>::infinity();
@@ -179,8 +191,10 @@ void attend(const EvalContext& c, const Tensor& q, const Tensor& k, const Tensor
       c.node.has("scale") ? static_cast<T>(c.node.get_float("scale", 1.0f)) : T{1} / std::sqrt(static_cast<T>(width));
   const T root = std::sqrt(scale), cap = static_cast<T>(c.node.get_float("softcap", 0.0f));
   const int64_t mode = c.node.get_int("qk_matmul_output_mode", 0);
+  const bool corrected = c.node.version >= kCorrectedOpset;
   std::vector<T> queries(static_cast<size_t>(rows * width)), keys(static_cast<size_t>(total * width)),
       scores(static_cast<size_t>(rows * total));
+  std::vector<bool> masked(static_cast<size_t>(rows));
   for (int64_t head = 0; head < q.shape()[0] * heads; ++head) {
     const int64_t b = head / heads, n = head % heads, key_head = b * k.shape()[1] + n / share;
     const auto keep = [&](int64_t stage) {
@@ -192,15 +206,34 @@ void attend(const EvalContext& c, const Tensor& q, const Tensor& k, const Tensor
     std::transform(elements<T>(k) + key_head * total * width, elements<T>(k) + (key_head + 1) * total * width,
                    keys.begin(), [&](T x) { return x * root; });
     multiply<T>(rows, total, width, {queries.data(), width, 1}, {keys.data(), 1, width}, scores.data(), total);
+    const auto limit = [&] {
+      if (cap > 0)
+        for (T& score : scores) score = std::tanh(score / cap) * cap;
+    };
     keep(0);
+    if (corrected) {
+      limit();
+      keep(1);
+    }
+    std::fill(masked.begin(), masked.end(), true);
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < total; ++j)
-        scores[static_cast<size_t>(i * total + j)] += static_cast<T>(bias.at(b, n, i, j));
-    keep(1);
-    if (cap > 0)
-      for (T& score : scores) score = std::tanh(score / cap) * cap;
+      for (int64_t j = 0; j < total; ++j) {
+        const T shift = static_cast<T>(bias.at(b, n, i, j));
+        scores[static_cast<size_t>(i * total + j)] += shift;
+        if (shift != -std::numeric_limits<T>::infinity()) masked[static_cast<size_t>(i)] = false;
+      }
+    if (!corrected) {
+      keep(1);
+      limit();
+    }
     keep(2);
-    for (int64_t i = 0; i < rows; ++i) softmax(scores.data() + i * total, total);
+    for (int64_t i = 0; i < rows; ++i) {
+      T* row = scores.data() + i * total;
+      if (corrected && masked[static_cast<size_t>(i)])
+        std::fill_n(row, total, T{0});  // whatever the scores were, NaN too
+      else
+        softmax(row, total);
+    }
     keep(3);
     multiply<T>(rows, out_width, total, {scores.data(), total, 1},
                 {elements<T>(v) + key_head * total * out_width, out_width, 1},
@@ -347,6 +380,9 @@ void register_attention(Registry& registry) {
                                             "scale",     "softcap",      "softmax_precision"};
   kernel::add(registry, "Attention", 23, {3, 6}, infer_attention, evaluate_attention, attributes, {1, 4});
   kernel::add(registry, "Attention", 24, {3, 7}, infer_attention, evaluate_attention, attributes, {1, 4});
+  std::set<std::string> with_window = attributes;
+  with_window.insert({"left_window_size", "right_window_size"});
+  kernel::add(registry, "Attention", 25, {3, 7}, infer_attention, evaluate_attention, with_window, {1, 4});
   kernel::add(registry, "RotaryEmbedding", 23, {3, 4}, infer_rotary, evaluate_rotary,
               {"interleaved", "num_heads", "rotary_embedding_dim"});
   kernel::add(registry, "RotaryEmbedding", 1, {4, 4}, infer_rotary, evaluate_rotary,

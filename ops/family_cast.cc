@@ -2,8 +2,8 @@
 // Conversions between element types and the operators that make constants: Cast, CastLike, BitCast, Constant,
 // ConstantOfShape, EyeLike, Range, Shape, Size. Floats to integers truncate; a value outside the target, which ONNX
 // leaves undefined, gives what the conversion instructions of x86-64 give, as ONNX Runtime does. Narrow floats are
-// reached through fp32, rounded half to even; 4-bit integers round half away from zero and keep the low four bits.
-// Strings print with eight significant digits.
+// reached through fp32, rounded half to even; integers of 2 and 4 bits round half away from zero and keep their low
+// bits. Strings print with eight significant digits.
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -47,10 +47,10 @@ D convert(S value) {
   }
 }
 
-/// The low four bits as the stored byte of int4 (sign-extended) or uint4.
-uint8_t nibble(int64_t value, bool is_signed) {
-  const uint8_t low = static_cast<uint8_t>(value & 15);
-  return is_signed && low > 7 ? static_cast<uint8_t>(low | 0xf0) : low;
+/// The low bits as the stored byte of an integer of 2 or 4 bits, signed ones with their sign.
+uint8_t low_bits(int64_t value, DType dtype) {
+  const int64_t sign = int64_t{1} << (packed_bits(dtype) - 1), low = value & (2 * sign - 1);
+  return static_cast<uint8_t>(is_signed_integer(dtype) ? (low ^ sign) - sign : low);
 }
 
 /// Nearest value of float4e2m1 (ties to the even code), saturating; NaN, which the format lacks, gives -0.
@@ -67,6 +67,20 @@ uint8_t float_to_float4(float value) {
   if (m <= 2.5f) return sign | 4;
   if (m < 3.5f) return sign | 5;
   return sign | 6;
+}
+
+/// The same for the formats of 6 bits.
+uint8_t float_to_float6(DType dtype, float value) {
+  if (std::isnan(value)) return 32;
+  const int mantissa_bits = dtype == DType::kFloat6E2M3 ? 3 : 2, bias = dtype == DType::kFloat6E2M3 ? 1 : 3;
+  const uint8_t sign = std::signbit(value) ? 32 : 0;
+  const float magnitude = std::fabs(value), smallest = std::ldexp(1.0f, 1 - bias);
+  // Below the smallest normal number the steps stay as they are there.
+  const int exponent = magnitude < smallest ? 1 - bias : std::ilogb(magnitude);
+  if (exponent + bias > 7) return sign | 31;
+  const float steps = std::nearbyintf(std::ldexp(magnitude, mantissa_bits - exponent));
+  const int code = static_cast<int>(steps) + ((exponent + bias - 1) << mantissa_bits);
+  return static_cast<uint8_t>(sign | std::min(code, 31));
 }
 
 // ------------------------------------------------------------------------------------------------- strings
@@ -119,7 +133,9 @@ Tensor to_arithmetic(const Node& node, const Tensor& in, DType result) {
       for (int64_t i = 0; i < in.size(); ++i) y[i] = static_cast<D>(x[i] != 0);
       return out;
     }
+    case DType::kInt2:
     case DType::kInt4: from(Tag<int8_t>{}); return out;
+    case DType::kUint2:
     case DType::kUint4: from(Tag<uint8_t>{}); return out;
     default: break;
   }
@@ -153,17 +169,19 @@ Tensor to_bool(const Node& node, const Tensor& in) {
   return out;
 }
 
-Tensor to_four_bits(const Node& node, const Tensor& in, DType to) {
+Tensor to_few_bits(const Node& node, const Tensor& in, DType to) {
   Tensor out(to, in.shape());
   uint8_t* y = mutable_elements<uint8_t>(out);
   const Tensor source = in.dtype() == DType::kString ? to_arithmetic<double>(node, in, DType::kDouble) : in;
   for (int64_t i = 0; i < in.size(); ++i) {
     if (to == DType::kFloat4E2M1)
       y[i] = float_to_float4(static_cast<float>(source.at_double(i)));
+    else if (is_floating(to))
+      y[i] = float_to_float6(to, static_cast<float>(source.at_double(i)));
     else if (is_floating(source.dtype()))
-      y[i] = nibble(truncate<int32_t>(std::round(source.at_double(i))), to == DType::kInt4);
+      y[i] = low_bits(truncate<int32_t>(std::round(source.at_double(i))), to);
     else
-      y[i] = nibble(source.at_int64(i), to == DType::kInt4);
+      y[i] = low_bits(source.at_int64(i), to);
   }
   return out;
 }
@@ -180,8 +198,7 @@ Tensor cast(const Node& node, const Tensor& given, DType to) {
   if (given.dtype() == to) return given;
   if (to == DType::kString) return to_strings(node, given);
   if (to == DType::kBool) return to_bool(node, given);
-  if (element_bytes(to) == 1 && (to == DType::kInt4 || to == DType::kUint4 || to == DType::kFloat4E2M1))
-    return to_four_bits(node, given, to);
+  if (packed_bits(to) < 8) return to_few_bits(node, given, to);
   const Tensor in = widen(given);
   if (!is_narrow_float(to)) {
     Tensor out;
@@ -206,12 +223,13 @@ Tensor cast(const Node& node, const Tensor& given, DType to) {
 
 constexpr TypeSet kCastable =
     kNumeric | kFloat8s | kBoolSet |
-    set_of({DType::kString, DType::kInt4, DType::kUint4, DType::kFloat4E2M1, DType::kFloat8E8M0});
+    set_of({DType::kString, DType::kInt4, DType::kUint4, DType::kFloat4E2M1, DType::kFloat8E8M0, DType::kUint2,
+            DType::kInt2, DType::kFloat6E2M3, DType::kFloat6E3M2});
 
 /// Attribute `name` as an element type; throws Error kInvalidModel for a number that names none.
 DType type_attribute(const Node& node, const char* name, int64_t fallback) {
   const int64_t to = node.get_int(name, fallback);
-  if (to <= 0 || to > static_cast<int64_t>(DType::kFloat8E8M0))
+  if (to <= 0 || to > kLastDType)
     node.fail(ErrorCode::kInvalidModel,
               "attribute '" + std::string(name) + "' = " + std::to_string(to) + " is no element type");
   return static_cast<DType>(to);
@@ -229,10 +247,21 @@ void infer_to(InferContext& c, DType to) {
 void infer_bit_cast(InferContext& c) {
   const DType from = c.input(0).dtype, to = type_attribute(c.node, "to", 0);
   if (from == DType::kString || to == DType::kString ||
-      (from != DType::kUndefined && element_bytes(from) != element_bytes(to)))
+      (from != DType::kUndefined && packed_bits(from) != packed_bits(to)))
     c.node.fail(ErrorCode::kInvalidModel,
                 std::string(to_string(from)) + " and " + std::string(to_string(to)) + " differ in width");
   c.outputs[0] = without_constant(c.input(0), to);
+}
+
+/// Integers of fewer than eight bits are stored with their sign, which goes or comes.
+Tensor bit_cast(const Tensor& in, DType to) {
+  Tensor out = in.bitcast(to);
+  if (packed_bits(to) < 8 && is_signed_integer(in.dtype()) != is_signed_integer(to)) {
+    const int64_t mask = (int64_t{1} << packed_bits(to)) - 1;
+    for (uint8_t& element : out.as_mutable<uint8_t>())
+      element = is_integer(to) ? low_bits(element, to) : static_cast<uint8_t>(element & mask);
+  }
+  return out;
 }
 
 void register_casts(Registry& r) {
@@ -248,7 +277,7 @@ void register_casts(Registry& r) {
   for (int version : {19, 21, 23}) add(r, "CastLike", version, kTwo, infer_like, evaluate, {"saturate"});
   add(r, "CastLike", 24, kTwo, infer_like, evaluate, {"saturate", "round_mode"});
   add(r, "BitCast", 26, kOne, infer_bit_cast,
-      [](EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = c.input(0).bitcast(types[0].dtype); },
+      [](EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = bit_cast(c.input(0), types[0].dtype); },
       {"to"});
 }
 
@@ -356,6 +385,9 @@ void infer_range(InferContext& c) {
 }
 
 void evaluate_range(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const int64_t stash = c.node.get_int("stash_type", 1);
+  if (stash != 1 && contains(kFloats, c.input(0).dtype()))
+    c.node.fail(ErrorCode::kUnsupported, "stash_type " + std::to_string(stash) + " is not 1 (float)");
   const Tensor start = widen(c.input(0)), delta = widen(c.input(2));
   Tensor out(start.dtype(), types[0].shape);
   if (!visit_arithmetic(start.dtype(), [&](auto tag) {
@@ -407,6 +439,7 @@ void register_cast(Registry& r) {
     add(r, "ConstantOfShape", version, kOne, infer_constant_of_shape, evaluate_constant_of_shape, {"value"});
   for (int version : {9, 22}) add(r, "EyeLike", version, kOne, infer_eye_like, evaluate_eye_like, {"dtype", "k"});
   add(r, "Range", 11, {3, 3}, infer_range, evaluate_range);
+  add(r, "Range", 27, {3, 3}, infer_range, evaluate_range, {"stash_type"});
   for (int version : {1, 13}) add(r, "Shape", version, kOne, infer_shape, inferred);
   for (int version : {15, 19, 21, 23, 24}) add(r, "Shape", version, kOne, infer_shape, inferred, {"start", "end"});
   for (int version : {1, 13, 19, 21, 23, 24}) add(r, "Size", version, kOne, infer_size, inferred);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic element by element: Add to Pow, the unary functions, the n-ary Min/Max/Sum/Mean, Clip and CumSum. Operands
-// come broadcast, results leave contiguous. Integers wrap around; integer division truncates and a zero divisor is an
-// error, never a trap. fp16 and bfloat16 compute in fp32 and round once; transcendental functions are those of the C++
-// library.
+// Arithmetic element by element: Add to Pow, the unary functions, the n-ary Min/Max/Sum/Mean, Clip, CumSum and CumProd.
+// Operands come broadcast, results leave contiguous. Integers wrap around; integer division truncates and a zero
+// divisor is an error, never a trap. fp16 and bfloat16 compute in fp32 and round once; transcendental functions are
+// those of the C++ library.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -39,7 +39,10 @@ T remainder_of(const Node& node, T a, T b, bool truncated) {
     }
     return static_cast<T>(a % b);
   } else {
-    return std::fmod(a, b);
+    const T r = std::fmod(a, b);
+    if (truncated || std::isnan(r)) return r;
+    if (r == 0) return std::copysign(r, b);
+    return (r < 0) != (b < 0) ? r + b : r;
   }
 }
 
@@ -119,8 +122,8 @@ void evaluate_pow(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void infer_mod(InferContext& c) {
   broadcast_same(kNumeric)(c);
-  if (c.node.get_int("fmod", 0) == 0 && contains(kFloats, c.input(0).dtype))
-    c.node.fail(ErrorCode::kInvalidModel, "floating-point operands need attribute fmod = 1");
+  if (c.node.version < 28 && c.node.get_int("fmod", 0) == 0 && contains(kFloats, c.input(0).dtype))
+    c.node.fail(ErrorCode::kInvalidModel, "floating-point operands need attribute fmod = 1 before opset 28");
 }
 
 void register_binary(Registry& r) {
@@ -135,7 +138,7 @@ void register_binary(Registry& r) {
         numeric_binary([](const Node& n, auto a, auto b) { return divide(n, a, b); }));
   }
   for (int version : {7, 12, 13, 15}) add(r, "Pow", version, kTwo, infer_pow, evaluate_pow);
-  for (int version : {10, 13})
+  for (int version : {10, 13, 28})
     add(r, "Mod", version, kTwo, infer_mod,
         [](EvalContext& c, const std::vector<TypeInfo>& types) {
           const bool truncated = c.node.get_int("fmod", 0) != 0;
@@ -318,7 +321,7 @@ void evaluate_clip(EvalContext& c, const std::vector<TypeInfo>& types) {
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
-void infer_cumsum(InferContext& c) {
+void infer_cumulative(InferContext& c) {
   same_as_first(kNumeric)(c);
   const TypeInfo& axis = c.input(1);
   require_type(c.node, axis.dtype, kIndex, "axis");
@@ -328,7 +331,9 @@ void infer_cumsum(InferContext& c) {
     normalise_axis(c.node, axis.constant->at_int64(0), static_cast<int64_t>(c.input(0).shape.size()));
 }
 
-void evaluate_cumsum(EvalContext& c, const std::vector<TypeInfo>& types) {
+/// CumSum, or CumProd.
+void evaluate_cumulative(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const bool multiplies = c.node.op_type == "CumProd";
   const Tensor in = widen(c.input(0));
   const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.input(1).at_int64(0), in.rank()));
   const bool exclusive = c.node.get_int("exclusive", 0) != 0, reverse = c.node.get_int("reverse", 0) != 0;
@@ -341,12 +346,12 @@ void evaluate_cumsum(EvalContext& c, const std::vector<TypeInfo>& types) {
         T* y = mutable_elements<T>(out);
         for (int64_t o = 0; o < outer; ++o)
           for (int64_t i = 0; i < inner; ++i) {
-            T sum = 0;
+            T total = multiplies ? 1 : 0;
             for (int64_t n = 0; n < length; ++n) {
               const int64_t at = (o * length + (reverse ? length - 1 - n : n)) * inner + i;
-              const T next = wrap_add(sum, x[at]);
-              y[at] = exclusive ? sum : next;
-              sum = next;
+              const T next = multiplies ? wrap_mul(total, x[at]) : wrap_add(total, x[at]);
+              y[at] = exclusive ? total : next;
+              total = next;
             }
           }
       }))
@@ -362,7 +367,9 @@ void register_elementwise(Registry& r) {
   register_nary(r);
   add(r, "Clip", 6, kOne, infer_clip, evaluate_clip, {"min", "max"});
   for (int version : {11, 12, 13}) add(r, "Clip", version, {1, 3}, infer_clip, evaluate_clip);
-  for (int version : {11, 14}) add(r, "CumSum", version, kTwo, infer_cumsum, evaluate_cumsum, {"exclusive", "reverse"});
+  for (int version : {11, 14})
+    add(r, "CumSum", version, kTwo, infer_cumulative, evaluate_cumulative, {"exclusive", "reverse"});
+  add(r, "CumProd", 26, kTwo, infer_cumulative, evaluate_cumulative, {"exclusive", "reverse"});
 }
 
 }  // namespace tessera::ops

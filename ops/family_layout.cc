@@ -116,6 +116,7 @@ Operand activated(Expander& e, const Node& node, Operand y) {
   if (name == "Relu" || name == "Tanh" || name == "Sigmoid") return e.step(name, {y});
   if (name == "LeakyRelu") return e.step(name, {y}, {{"alpha", parameter(0, 0.01f)}});
   if (name == "HardSigmoid") return e.step(name, {y}, {{"alpha", parameter(0, 0.2f)}, {"beta", parameter(1, 0.5f)}});
+  if (name == "HardSwish") return e.steps(name, {y}, {}, 1, "", 14)[0];
   if (name == "Clip" && given.size() == 2)
     return e.steps(name, {y}, {{"min", given[0]}, {"max", given[1]}}, 1, "", 6)[0];
   node.fail(ErrorCode::kUnsupported, "activation '" + name + "' is not known");

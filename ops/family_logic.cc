@@ -45,7 +45,7 @@ Kernel boolean(Op op) {
   };
 }
 
-/// Kernel of a binary function on unsigned words: bitwise operators are the same for signed and unsigned.
+/// Kernel of a binary function on words, which it sees as unsigned whatever the element type.
 template <typename Op>
 Kernel bitwise(Op op) {
   return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
@@ -62,18 +62,25 @@ Kernel bitwise(Op op) {
 }
 
 void infer_bit_shift(InferContext& c) {
-  broadcast_same(kUnsigned)(c);
+  broadcast_same(c.node.version < 28 ? kUnsigned : kInts)(c);
   const std::string direction = c.node.get_string("direction", "");
   if (direction != "LEFT" && direction != "RIGHT")
     c.node.fail(ErrorCode::kInvalidModel, "attribute 'direction' must be LEFT or RIGHT");
 }
 
 void evaluate_bit_shift(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const bool left = c.node.get_string("direction", "") == "LEFT";
-  bitwise([left](auto x, auto y) {
+  const bool left = c.node.get_string("direction", "") == "LEFT", is_signed = is_signed_integer(c.input(0).dtype());
+  bitwise([left, is_signed](auto x, auto y) {
     using T = decltype(x);
-    if (y >= static_cast<T>(8 * sizeof(T))) return T{0};  // every bit has left
-    return static_cast<T>(left ? static_cast<uint64_t>(x) << y : static_cast<uint64_t>(x) >> y);
+    if constexpr (std::is_integral_v<T>) {
+      const bool all = y >= static_cast<T>(8 * sizeof(T));  // every bit has left; a negative number is a large one here
+      if (left) return all ? T{0} : static_cast<T>(static_cast<uint64_t>(x) << y);
+      const auto value = static_cast<std::make_signed_t<T>>(x);
+      if (is_signed && value < 0) return static_cast<T>(all ? -1 : value >> y);
+      return all ? T{0} : static_cast<T>(x >> y);
+    } else {
+      return x;
+    }
   })(c, types);
 }
 
@@ -164,7 +171,7 @@ void register_logic(Registry& r) {
         else
           return x;  // inference accepts integers only
       }));
-  add(r, "BitShift", 11, kTwo, infer_bit_shift, evaluate_bit_shift, {"direction"});
+  for (int version : {11, 28}) add(r, "BitShift", version, kTwo, infer_bit_shift, evaluate_bit_shift, {"direction"});
   for (int version : {9, 13, 20})
     add(r, "IsNaN", version, kOne, bool_like_first(kFloats | kFloat8s),
         [](EvalContext& c, const std::vector<TypeInfo>&) { predicate(c, [](auto x) { return std::isnan(x); }); });

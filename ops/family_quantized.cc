@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked; every integer type, fp8 and fp4) and
+// QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked; every integer type, fp8, fp6 and fp4) and
 // DynamicQuantizeLinear. In: float or quantised tensors with scales and zero points; out: the other kind. Scalar loops;
 // how one element is rounded stands in quantized_math.h, how the scale of an element is found in ParameterIndex.
 #include <cmath>
@@ -12,15 +12,14 @@ namespace {
 
 using namespace quantized;
 
-const std::vector<DType> kQuantized = {DType::kUint8,          DType::kInt8,           DType::kUint16,
-                                       DType::kInt16,          DType::kUint4,          DType::kInt4,
-                                       DType::kFloat8E4M3FN,   DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2,
-                                       DType::kFloat8E5M2FNUZ, DType::kFloat4E2M1};
+const std::vector<DType> kQuantized = {
+    DType::kUint8,      DType::kInt8,         DType::kUint16,         DType::kInt16,      DType::kUint4,
+    DType::kInt4,       DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2, DType::kFloat8E5M2FNUZ,
+    DType::kFloat4E2M1, DType::kUint2,        DType::kInt2,           DType::kFloat6E2M3, DType::kFloat6E3M2};
 const std::vector<DType> kScales = {DType::kFloat, DType::kFloat16, DType::kBfloat16, DType::kFloat8E8M0};
 
 bool is_small_float(DType dtype) {
-  return dtype == DType::kFloat4E2M1 || dtype == DType::kFloat8E4M3FN || dtype == DType::kFloat8E4M3FNUZ ||
-         dtype == DType::kFloat8E5M2 || dtype == DType::kFloat8E5M2FNUZ;
+  return element_bytes(dtype) == 1 && is_floating(dtype) && dtype != DType::kFloat8E8M0;
 }
 
 /// Maps a flat element index to the index of its scale and zero point.
@@ -116,6 +115,11 @@ void infer_quantize(InferContext& context) {
       context.input(0), quantized_type(context.node, context.has(2) ? context.input(2).dtype : DType::kUndefined));
 }
 
+float rounded_to(DType dtype, float value) {
+  if (dtype == DType::kFloat16) return half_to_float(float_to_half(value));
+  return dtype == DType::kBfloat16 ? bfloat16_to_float(float_to_bfloat16(value)) : value;
+}
+
 void evaluate_quantize(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
@@ -141,11 +145,19 @@ void evaluate_quantize(EvalContext& context) {
   const std::vector<int32_t> zeros =
       context.has(2) ? to_int32s(context.input(2)) : std::vector<int32_t>(scales.size(), 0);
   std::vector<int32_t> out(values.size());
-  // Strided blocks and fp16 go through int32; fp16 that is not blocked is cut off, not rounded (docs/numerics.md).
+  // Before opset 25 strided blocks and fp16 go through int32; fp16 that is not blocked is cut off, not rounded
+  // (docs/numerics.md). From then on the quotient is rounded to the type that `precision` names, or that of the scale.
+  const bool corrected = node.domain.empty() && node.version >= kCorrectedOpset;
   const bool direct = x.dtype() != DType::kFloat16 && !parameter.strided_blocks();
   const bool truncate = x.dtype() == DType::kFloat16 && !parameter.blocked();
+  auto precision = static_cast<DType>(node.get_int("precision", 0));
+  if (precision == DType::kUndefined) precision = scale.dtype();
   for (size_t i = 0; i < out.size(); ++i) {
     const size_t p = parameter(static_cast<int64_t>(i));
+    if (corrected) {
+      out[i] = quantize(rounded_to(precision, values[i] / scales[p]), 1.0f, zeros[p], range);
+      continue;
+    }
     out[i] = direct ? quantize(values[i], scales[p], zeros[p], range)
                     : quantize_through_int32(values[i], scales[p], zeros[p], range, truncate);
   }

@@ -240,18 +240,27 @@ void reduce(Reduction kind, const Tensor& in, const std::vector<int64_t>& out_st
   }
 }
 
+/// Whether the reduction of one element is that element.
+bool keeps_single(Reduction kind) {
+  return kind != Reduction::kL1 && kind != Reduction::kL2 && kind != Reduction::kLogSum &&
+         kind != Reduction::kSumSquare;
+}
+
 Kernel reduction(Reduction kind, bool axes_input) {
   return [kind, axes_input](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor& given = c.input(0);
     std::vector<int64_t> axes =
         axes_input ? (c.has(1) ? c.input(1).to_int64s() : std::vector<int64_t>{}) : c.node.get_ints("axes");
     const bool empty = axes.empty();
-    if (empty && axes_input && c.node.get_int("noop_with_empty_axes", 0) != 0) {
+    // Without axes each element is reduced alone: from opset 25 on norms, squares and logarithms are taken all the
+    // same.
+    const bool alone = empty && axes_input && c.node.get_int("noop_with_empty_axes", 0) != 0;
+    if (alone && (keeps_single(kind) || c.node.version < kCorrectedOpset)) {
       c.outputs[0] = given;
       return;
     }
     const Tensor in = given.dtype() == DType::kBool ? given.bitcast(DType::kUint8) : widen(given);
-    std::vector<bool> reduced(in.shape().size(), empty);
+    std::vector<bool> reduced(in.shape().size(), empty && !alone);
     for (int64_t axis : axes) reduced[static_cast<size_t>(normalise_axis(c.node, axis, in.rank()))] = true;
     Shape kept = in.shape();
     int64_t count = 1;

@@ -85,7 +85,7 @@ void evaluate_construct(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void infer_empty(InferContext& c) {
   const int64_t dtype = c.node.get_int("dtype", 1);
-  if (dtype < 1 || dtype > static_cast<int64_t>(DType::kFloat8E8M0))
+  if (dtype < 1 || dtype > kLastDType)
     c.node.fail(ErrorCode::kInvalidModel, "dtype " + std::to_string(dtype) + " is not one of ONNX");
   c.outputs[0] = as_kind(TypeInfo::unranked(static_cast<DType>(dtype)), Kind::kSequence);
 }
@@ -324,7 +324,7 @@ void infer_optional(InferContext& c) {
   const size_t at = text.find("tensor(");
   if (at == std::string::npos) return;
   const std::string name = text.substr(at + 7, text.find(')', at) - at - 7);
-  for (int number = 1; number <= static_cast<int>(DType::kFloat8E8M0); ++number)
+  for (int number = 1; number <= kLastDType; ++number)
     if (to_string(static_cast<DType>(number)) == name)
       c.outputs[0] = as_kind(TypeInfo::unranked(static_cast<DType>(number)),
                              text.find("seq(") == std::string::npos ? Kind::kOptional : Kind::kSequence);

@@ -86,6 +86,12 @@ std::vector<Complex> transform(const std::vector<Complex>& in, const std::vector
   return out;
 }
 
+/// dft_length, or what `have` points of the axis stand for; -1 unknown.
+int64_t signal_length(bool given, int64_t length, int64_t have, bool to_real) {
+  if (given || !to_real) return given ? length : have;
+  return have < 0 ? -1 : std::max<int64_t>(0, 2 * (have - 1));
+}
+
 int64_t bin_count(int64_t length, bool onesided) { return length < 0 ? -1 : onesided ? length / 2 + 1 : length; }
 
 /// Axis of a DFT; -1 when its input is not known.
@@ -102,7 +108,7 @@ void infer_dft(InferContext& c) {
   const TypeInfo& in = c.input(0);
   require_type(c.node, in.dtype, kFloats, "input");
   const bool onesided = c.node.get_int("onesided", 0) != 0, inverse = c.node.get_int("inverse", 0) != 0;
-  if (onesided && inverse) c.node.fail(ErrorCode::kInvalidModel, "inverse and onesided cannot be set together");
+  const bool to_real = onesided && inverse;  // from half of a spectrum to a real signal
   const int64_t length = known_int(c, 1, "dft_length", 1);
   limit_points(c.node, length);
   if (c.has(2)) require_type(c.node, c.inputs[2].dtype, kIndex, "axis");
@@ -115,26 +121,29 @@ void infer_dft(InferContext& c) {
   if (in.shape.back() >= 0 && in.shape.back() != 1 && in.shape.back() != 2)
     c.node.fail(ErrorCode::kInvalidModel,
                 "the last axis must have 1 (real) or 2 (complex) elements, not shape " + to_string(in.shape));
-  if (onesided && in.shape.back() == 2) c.node.fail(ErrorCode::kInvalidModel, "onesided needs a real input");
+  if (onesided && in.shape.back() == (inverse ? 1 : 2))
+    c.node.fail(ErrorCode::kInvalidModel, std::string("onesided needs a ") + (inverse ? "complex" : "real") + " input");
   Shape shape = in.shape;
   const bool given = c.has(2);
   const int64_t axis = dft_axis(c.node, given && c.inputs[2].constant ? &*c.inputs[2].constant : nullptr, given, rank);
   if (axis < 0)
     std::fill(shape.begin(), shape.end(), -1);
   else
-    shape[static_cast<size_t>(axis)] = bin_count(c.has(1) ? length : shape[static_cast<size_t>(axis)], onesided);
-  shape.back() = 2;
+    shape[static_cast<size_t>(axis)] = signal_length(c.has(1), length, shape[static_cast<size_t>(axis)], to_real);
+  if (axis >= 0 && !to_real) shape[static_cast<size_t>(axis)] = bin_count(shape[static_cast<size_t>(axis)], onesided);
+  shape.back() = to_real ? 1 : 2;
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
 
 void evaluate_dft(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor& in = c.input(0);
-  const bool inverse = c.node.get_int("inverse", 0) != 0;
+  const bool inverse = c.node.get_int("inverse", 0) != 0, to_real = inverse && c.node.get_int("onesided", 0) != 0;
   const size_t axis = static_cast<size_t>(dft_axis(c.node, c.has(2) ? &c.input(2) : nullptr, c.has(2), in.rank()));
   const Shape &shape = in.shape(), &out_shape = types[0].shape;
   const size_t parts = static_cast<size_t>(shape.back()), last = shape.size() - 1;
-  const int64_t have = shape[axis], length = c.has(1) ? one_int(c.node, c.input(1), "dft_length") : have,
-                bins = out_shape[axis];
+  const int64_t have = shape[axis], bins = out_shape[axis];
+  const int64_t length =
+      signal_length(c.has(1), c.has(1) ? one_int(c.node, c.input(1), "dft_length") : 0, have, to_real);
   if (length < 1) c.node.fail(ErrorCode::kInvalidArgument, "a transform of no points");
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, last);
   const std::vector<double> x = in.to_doubles();
@@ -148,11 +157,13 @@ void evaluate_dft(EvalContext& c, const std::vector<TypeInfo>& types) {
           const size_t at = static_cast<size_t>((o * have + t) * inner + i) * parts;
           line[static_cast<size_t>(t)] = t < have ? Complex(x[at], parts == 2 ? x[at + 1] : 0.0) : Complex();
         }
+        for (int64_t t = length / 2 + 1; to_real && t < length; ++t)
+          line[static_cast<size_t>(t)] = std::conj(line[static_cast<size_t>(length - t)]);
         const std::vector<Complex> result = transform(line, w, bins, inverse);
         for (int64_t k = 0; k < bins; ++k) {
-          const size_t at = static_cast<size_t>((o * bins + k) * inner + i) * 2;
+          const size_t at = static_cast<size_t>((o * bins + k) * inner + i) * (to_real ? 1 : 2);
           y[at] = result[static_cast<size_t>(k)].real();
-          y[at + 1] = result[static_cast<size_t>(k)].imag();
+          if (!to_real) y[at + 1] = result[static_cast<size_t>(k)].imag();
         }
       }
   }

@@ -192,12 +192,18 @@ int64_t block_size(const Node& node) {
   return b;
 }
 
+/// Whether channels are the slower part of what the block's positions and the depth make together (CRD).
+bool depth_last(const Node& node) {
+  const std::string mode = node.get_string("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' is not DCR or CRD");
+  return mode == "CRD";
+}
+
 void infer_depth_to_space(InferContext& c) {
   const TypeInfo& in = c.input(0);
   require_rank(c.node, in, 4, "input");
   const int64_t b = block_size(c.node);
-  const std::string mode = c.node.get_string("mode", "DCR");
-  if (mode != "DCR" && mode != "CRD") c.node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' is not DCR or CRD");
+  depth_last(c.node);
   c.outputs[0] = of_rank(in.dtype, 4);
   if (!in.ranked) return;
   if (in.shape[1] >= 0 && in.shape[1] % (b * b) != 0)
@@ -211,16 +217,17 @@ void evaluate_depth_to_space(EvalContext& c, const std::vector<TypeInfo>& types)
   const Tensor& in = c.input(0);
   const Shape& s = in.shape();
   const int64_t b = block_size(c.node), depth = types[0].shape[1];
-  if (c.node.get_string("mode", "DCR") == "DCR")
-    c.outputs[0] = rearranged(in, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2}, types[0].shape);
-  else
+  if (depth_last(c.node))
     c.outputs[0] = rearranged(in, {s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3}, types[0].shape);
+  else
+    c.outputs[0] = rearranged(in, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2}, types[0].shape);
 }
 
 void infer_space_to_depth(InferContext& c) {
   const TypeInfo& in = c.input(0);
   require_rank(c.node, in, 4, "input");
   const int64_t b = block_size(c.node);
+  depth_last(c.node);
   c.outputs[0] = of_rank(in.dtype, 4);
   if (!in.ranked) return;
   for (size_t d : {2, 3})
@@ -233,7 +240,9 @@ void infer_space_to_depth(InferContext& c) {
 void evaluate_space_to_depth(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& s = c.input(0).shape();
   const int64_t b = block_size(c.node);
-  c.outputs[0] = rearranged(c.input(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}, {0, 3, 5, 1, 2, 4}, types[0].shape);
+  const std::vector<size_t> order =
+      depth_last(c.node) ? std::vector<size_t>{0, 1, 3, 5, 2, 4} : std::vector<size_t>{0, 3, 5, 1, 2, 4};
+  c.outputs[0] = rearranged(c.input(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}, order, types[0].shape);
 }
 
 // ------------------------------------------------------------------------------------------ ReverseSequence
@@ -477,6 +486,7 @@ void register_space(Registry& r) {
     add(r, "DepthToSpace", version, kOne, infer_depth_to_space, evaluate_depth_to_space, {"blocksize", "mode"});
   for (int version : {1, 13})
     add(r, "SpaceToDepth", version, kOne, infer_space_to_depth, evaluate_space_to_depth, {"blocksize"});
+  add(r, "SpaceToDepth", 28, kOne, infer_space_to_depth, evaluate_space_to_depth, {"blocksize", "mode"});
   add(r, "ReverseSequence", 10, kTwo, infer_reverse_sequence, evaluate_reverse_sequence, {"batch_axis", "time_axis"});
   add(r, "Trilu", 14, {1, 2}, infer_trilu, evaluate_trilu, {"upper"});
   add(r, "CenterCropPad", 18, kTwo, infer_center_crop_pad, evaluate_center_crop_pad, {"axes"});

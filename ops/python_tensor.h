@@ -45,6 +45,10 @@ inline constexpr NumpyName kNumpyNames[] = {
     {DType::kInt4, "int4", true},
     {DType::kFloat4E2M1, "float4_e2m1fn", true},
     {DType::kFloat8E8M0, "float8_e8m0fnu", true},
+    {DType::kUint2, "uint2", true},
+    {DType::kInt2, "int2", true},
+    {DType::kFloat6E2M3, "float6_e2m3fn", true},
+    {DType::kFloat6E3M2, "float6_e3m2fn", true},
 };
 
 inline DType dtype_from_numpy(const std::string& name) {
@@ -108,11 +112,11 @@ inline Tensor tensor_from_python(const py::handle& object) {
       static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), std::align_val_t{kAlignment})),
       [](std::byte* data) { ::operator delete(data, std::align_val_t{kAlignment}); });
   if (bytes != 0) std::memcpy(copy.get(), rows.data(), bytes);
-  if (dtype == DType::kInt4)  // numpy leaves the upper four bits open; a Tensor holds the sign there
-    for (size_t i = 0; i < bytes; ++i) {
-      const auto v = std::to_integer<int>(copy.get()[i]);
-      copy.get()[i] = static_cast<std::byte>((v & 7) - (v & 8));
-    }
+  const int64_t bits = packed_bits(dtype);
+  for (size_t i = 0; bits > 0 && bits < 8 && i < bytes; ++i) {  // numpy leaves the upper bits open
+    const int sign = 1 << (bits - 1), value = std::to_integer<int>(copy.get()[i]) & (2 * sign - 1);
+    copy.get()[i] = static_cast<std::byte>(is_signed_integer(dtype) ? (value ^ sign) - sign : value);
+  }
   return Tensor::view(dtype, shape, copy, copy.get());
 }
 

@@ -15,7 +15,9 @@ bool is_quantized_integer(DType dtype) {
     case DType::kUint16:
     case DType::kInt16:
     case DType::kUint4:
-    case DType::kInt4: return true;
+    case DType::kInt4:
+    case DType::kUint2:
+    case DType::kInt2: return true;
     default: return false;
   }
 }
@@ -30,6 +32,8 @@ Range range_of(DType dtype) {
     case DType::kInt16: return {-32768, 32767};
     case DType::kUint4: return {0, 15};
     case DType::kInt4: return {-8, 7};
+    case DType::kUint2: return {0, 3};
+    case DType::kInt2: return {-2, 1};
     default: break;
   }
   throw Error(ErrorCode::kInvalidModel, "no quantised range for element type " + std::string(to_string(dtype)));
@@ -76,7 +80,7 @@ std::vector<int32_t> to_int32s(const Tensor& tensor) {
   switch (tensor.dtype()) {
     case DType::kUint8: copy(tensor.as<uint8_t>()); break;
     case DType::kInt8: copy(tensor.as<int8_t>()); break;
-    // Only the low four bits of a 4-bit element count.
+    // Only the low bits of an element of fewer than eight count.
     case DType::kUint4:
       std::transform(tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end(), out.begin(),
                      [](int v) { return v & 15; });
@@ -84,6 +88,14 @@ std::vector<int32_t> to_int32s(const Tensor& tensor) {
     case DType::kInt4:
       std::transform(tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end(), out.begin(),
                      [](int v) { return ((v & 15) ^ 8) - 8; });
+      break;
+    case DType::kUint2:
+      std::transform(tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end(), out.begin(),
+                     [](int v) { return v & 3; });
+      break;
+    case DType::kInt2:
+      std::transform(tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end(), out.begin(),
+                     [](int v) { return ((v & 3) ^ 2) - 2; });
       break;
     case DType::kUint16: copy(tensor.as<uint16_t>()); break;
     case DType::kInt16: copy(tensor.as<int16_t>()); break;
@@ -103,9 +115,11 @@ Tensor from_int32s(DType dtype, const Shape& shape, const std::vector<int32_t>& 
   };
   switch (dtype) {
     case DType::kUint8:
-    case DType::kUint4: copy(out.as_mutable<uint8_t>()); break;
+    case DType::kUint4:
+    case DType::kUint2: copy(out.as_mutable<uint8_t>()); break;
     case DType::kInt8:
-    case DType::kInt4: copy(out.as_mutable<int8_t>()); break;
+    case DType::kInt4:
+    case DType::kInt2: copy(out.as_mutable<int8_t>()); break;
     case DType::kUint16: copy(out.as_mutable<uint16_t>()); break;
     case DType::kInt16: copy(out.as_mutable<int16_t>()); break;
     case DType::kInt32: copy(out.as_mutable<int32_t>()); break;

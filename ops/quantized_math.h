@@ -22,7 +22,7 @@ struct Range {
   int32_t high = 0;
 };
 
-/// True for the integer types a quantised tensor may have (u8 s8 u16 s16 u4 s4).
+/// True for the integer types a quantised tensor may have (u8 s8 u16 s16 u4 s4 u2 s2).
 bool is_quantized_integer(DType dtype);
 bool is_8bit(DType dtype);
 /// Range of an integer type of at most 16 bits.

@@ -44,6 +44,15 @@ float float4_to_float(uint8_t bits) {
   return (bits & 8) ? -magnitude : magnitude;
 }
 
+/// Sign, exponent, mantissa; no infinities and no NaN.
+float float6_to_float(DType dtype, uint8_t bits) {
+  const int mantissa_bits = dtype == DType::kFloat6E2M3 ? 3 : 2, bias = dtype == DType::kFloat6E2M3 ? 1 : 3;
+  const int exponent = (bits & 31) >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
+  const int significand = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
+  const float magnitude = std::ldexp(static_cast<float>(significand), std::max(exponent, 1) - bias - mantissa_bits);
+  return (bits & 32) ? -magnitude : magnitude;
+}
+
 /// Truncation towards zero with saturation; NaN gives 0.
 int64_t double_to_int64(double value) {
   if (std::isnan(value)) return 0;
@@ -70,12 +79,16 @@ auto with_element(DType dtype, const std::byte* data, int64_t index, F&& f) {
     case DType::kFloat8E5M2:
     case DType::kFloat8E5M2FNUZ: return f(static_cast<double>(float8_to_float(dtype, load(uint8_t{}))));
     case DType::kFloat4E2M1: return f(static_cast<double>(float4_to_float(load(uint8_t{}))));
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2: return f(static_cast<double>(float6_to_float(dtype, load(uint8_t{}))));
     case DType::kFloat8E8M0: return f(static_cast<double>(float8e8m0_to_float(load(uint8_t{}))));
     case DType::kUint8:
-    case DType::kUint4: return f(static_cast<int64_t>(load(uint8_t{})));
+    case DType::kUint4:
+    case DType::kUint2: return f(static_cast<int64_t>(load(uint8_t{})));
     case DType::kBool: return f(static_cast<int64_t>(load(uint8_t{}) != 0));
     case DType::kInt8:
-    case DType::kInt4: return f(static_cast<int64_t>(load(int8_t{})));
+    case DType::kInt4:
+    case DType::kInt2: return f(static_cast<int64_t>(load(int8_t{})));
     case DType::kUint16: return f(static_cast<int64_t>(load(uint16_t{})));
     case DType::kInt16: return f(static_cast<int64_t>(load(int16_t{})));
     case DType::kUint32: return f(static_cast<int64_t>(load(uint32_t{})));
@@ -147,6 +160,10 @@ std::string_view to_string(DType dtype) {
     case DType::kInt4: return "int4";
     case DType::kFloat4E2M1: return "float4e2m1";
     case DType::kFloat8E8M0: return "float8e8m0";
+    case DType::kUint2: return "uint2";
+    case DType::kInt2: return "int2";
+    case DType::kFloat6E2M3: return "float6e2m3";
+    case DType::kFloat6E3M2: return "float6e3m2";
   }
   return "unknown";
 }
@@ -165,7 +182,11 @@ int64_t element_bytes(DType dtype) {
     case DType::kUint4:
     case DType::kInt4:
     case DType::kFloat4E2M1:
-    case DType::kFloat8E8M0: return 1;
+    case DType::kFloat8E8M0:
+    case DType::kUint2:
+    case DType::kInt2:
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2: return 1;
     case DType::kUint16:
     case DType::kInt16:
     case DType::kFloat16:
@@ -183,6 +204,19 @@ int64_t element_bytes(DType dtype) {
               "element type " + std::to_string(static_cast<int>(dtype)) + " is not one of ONNX");
 }
 
+int64_t packed_bits(DType dtype) {
+  switch (dtype) {
+    case DType::kUint2:
+    case DType::kInt2: return 2;
+    case DType::kUint4:
+    case DType::kInt4:
+    case DType::kFloat4E2M1: return 4;
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2: return 6;
+    default: return 8 * element_bytes(dtype);
+  }
+}
+
 bool is_floating(DType dtype) {
   switch (dtype) {
     case DType::kFloat:
@@ -194,7 +228,9 @@ bool is_floating(DType dtype) {
     case DType::kFloat8E5M2:
     case DType::kFloat8E5M2FNUZ:
     case DType::kFloat4E2M1:
-    case DType::kFloat8E8M0: return true;
+    case DType::kFloat8E8M0:
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2: return true;
     default: return false;
   }
 }
@@ -205,7 +241,8 @@ bool is_signed_integer(DType dtype) {
     case DType::kInt16:
     case DType::kInt32:
     case DType::kInt64:
-    case DType::kInt4: return true;
+    case DType::kInt4:
+    case DType::kInt2: return true;
     default: return false;
   }
 }
@@ -216,7 +253,8 @@ bool is_integer(DType dtype) {
     case DType::kUint16:
     case DType::kUint32:
     case DType::kUint64:
-    case DType::kUint4: return true;
+    case DType::kUint4:
+    case DType::kUint2: return true;
     default: return is_signed_integer(dtype);
   }
 }

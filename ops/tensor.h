@@ -42,11 +42,20 @@ enum class DType : uint8_t {
   kInt4 = 22,
   kFloat4E2M1 = 23,
   kFloat8E8M0 = 24,  // powers of two, for scales; no sign, no zero
+  kUint2 = 25,
+  kInt2 = 26,
+  kFloat6E2M3 = 27,
+  kFloat6E3M2 = 28,
 };
+
+/// The greatest of these numbers.
+inline constexpr int64_t kLastDType = static_cast<int64_t>(DType::kFloat6E3M2);
 
 /// "float32", "uint8", ...
 std::string_view to_string(DType dtype);
-/// Bytes of one element in a Tensor: 4-bit types take one byte each; strings have 0.
+/// Bits of one element as ONNX packs them in a file; 0 for strings.
+int64_t packed_bits(DType dtype);
+/// Bytes of one element in a Tensor: types of fewer than eight bits take one byte each; strings have 0.
 int64_t element_bytes(DType dtype);
 bool is_floating(DType dtype);  // all float formats
 bool is_integer(DType dtype);   // signed and unsigned integers, not bool

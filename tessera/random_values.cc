@@ -58,6 +58,8 @@ ops::Tensor random_tensor(const Port& port, ops::Shape shape, Numbers& numbers) 
       break;
     case DType::kFloat8E8M0: fill<uint8_t>(tensor, [&] { return 120 + numbers.next() % 8; }); break;  // 2^-7 to 1
     case DType::kFloat4E2M1: fill<uint8_t>(tensor, below(16)); break;
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2: fill<uint8_t>(tensor, below(64)); break;
     case DType::kComplex64:
     case DType::kComplex128: {
       const bool wide = port.dtype == DType::kComplex128;
@@ -70,6 +72,8 @@ ops::Tensor random_tensor(const Port& port, ops::Shape shape, Numbers& numbers) 
       break;
     }
     case DType::kBool: fill<uint8_t>(tensor, below(2)); break;
+    case DType::kUint2: fill<uint8_t>(tensor, below(4)); break;
+    case DType::kInt2: fill<int8_t>(tensor, [&] { return static_cast<int>(numbers.next() % 4) - 2; }); break;
     case DType::kUint4: fill<uint8_t>(tensor, below(16)); break;
     case DType::kInt4: fill<int8_t>(tensor, [&] { return static_cast<int>(numbers.next() % 16) - 8; }); break;
     case DType::kUint8:

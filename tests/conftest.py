@@ -57,7 +57,12 @@ else:
 
 
 def pytest_collection_modifyitems(items):
-    """MatMulInteger and what is made of it have no such option: without VNNI ONNX Runtime is no oracle for them."""
+    """MatMulInteger and what is made of it have no such option: without VNNI ONNX Runtime is no oracle for them. With
+    another version than the pinned one some tests are expected to fail."""
+    if "onnxruntime" in sys.modules:
+        from tests.oracle import departures
+
+        departures.mark(items)
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else "vnni"
     if "vnni" in flags:
         return

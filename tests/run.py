@@ -6,6 +6,9 @@ clang-tidy reads what the last commits changed: all sources take it longer than 
 Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Options that
 this script does not know go to pytest (`./dev test -k conv`). --random and --seed reach the random programs and models
 through the environment, --long turns on the long variants.
+
+--newest runs the tests of exactness alone, with the onnx package and the ONNX Runtime of requirements-newest.txt in a
+virtual environment of their own, build/newest; --long has them behind everything else.
 """
 
 import argparse
@@ -54,6 +57,28 @@ def sanitizer_environment(env):
     )
 
 
+EXACTNESS = ["ops/tests", "tests/oracle", "tests/import", "tests/conformance"]
+
+
+def newest_environment():
+    """The interpreter of build/newest, which is made anew when requirements-newest.txt has changed."""
+    wanted, folder = ROOT / "requirements-newest.txt", ROOT / "build" / "newest"
+    python, stamp = folder / "bin" / "python", folder / "requirements.stamp"
+    if not stamp.exists() or stamp.read_text() != wanted.read_text():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(wanted)]
+        subprocess.run(pip, check=True)
+        stamp.write_text(wanted.read_text())
+    return str(python)
+
+
+def newest_stage(build, arguments):
+    """The tests of exactness on the newest versions. The package comes from this tree and its build."""
+    path = os.pathsep.join([str(ROOT / "tessera" / "python"), str(build / "lib")])
+    command = ["env", f"PYTHONPATH={path}", newest_environment(), "-m", "pytest", "-q", "-rs", "--durations=5"]
+    return ("system", [*command, *arguments, *EXACTNESS])
+
+
 def count(pattern, text):
     found = re.findall(pattern, text)
     return int(found[-1]) if found else 0
@@ -65,6 +90,7 @@ def main():
     parser.add_argument("--random", type=int, metavar="N", help="random programs and models to run")
     parser.add_argument("--seed", type=int, metavar="S", help="seed of the random tests")
     parser.add_argument("--long", action="store_true", help="run the long variants too")
+    parser.add_argument("--newest", action="store_true", help="the tests of exactness, on requirements-newest.txt")
     parser.add_argument("--only", choices=["lint", "unit", "system"], help="run one stage")
     options, extra = parser.parse_known_args()
 
@@ -79,7 +105,9 @@ def main():
     jobs = str(os.cpu_count() or 1)
 
     stages = []
-    if not extra:
+    if options.newest:
+        stages.append(newest_stage(build, extra))
+    elif not extra:
         if options.random is None:
             stages.append(
                 ("lint", [sys.executable, "tests/lint.py", "--all", "--tidy-last", "20", "--build", str(build)])
@@ -96,11 +124,17 @@ def main():
         ["isa/tests", "tests/new_instruction", "tests/tests"],
     ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
-    for group in [files] if files else groups:
+    if options.newest:
+        groups = []
+    elif files:
+        groups = [files]
+    for group in groups:
         options_of = [argument for argument in extra if argument not in files]
         if options.random is not None and not extra:
             options_of = ["-k", "random"]
         stages.append(("system", [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=5", *options_of, *group]))
+    if options.long and not options.newest and not extra and options.random is None and not sanitized(build):
+        stages.append(newest_stage(build, []))
 
     passed = failed = skipped = 0
     for name, command in stages:

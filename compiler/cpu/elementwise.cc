@@ -75,7 +75,10 @@ void divide(Operator& o) {
 void remainder(Operator& o) {
   const bool guard = check_divisor(o), truncated = o.node.get_int("fmod", 0) != 0;
   zip(o, [&](Scalar a, Scalar b) {
-    if (is_real(a.dtype())) return a % b;
+    if (is_real(a.dtype())) {
+      require(truncated);
+      return a % b;
+    }
     const Scalar minus = b == b.same(-1);
     const Scalar r = guard ? select(minus, a.same(0), a % select(minus, b.same(1), b)) : a % b;
     if (truncated || !ops::is_signed_integer(a.dtype())) return r;
@@ -274,6 +277,7 @@ void add_logic(Lowerings& t) {
   for (const char* name : {"Xor", "BitwiseXor"}) t.add(name, binary([](Scalar a, Scalar b) { return a ^ b; }));
   for (const char* name : {"Not", "BitwiseNot"}) t.add(name, unary([](Scalar x) { return !x; }));
   t.add("BitShift", [](Operator& o) {
+    require(!ops::is_signed_integer(o.in(0).dtype));
     const bool left = o.node.get_string("direction", "") == "LEFT";
     const int64_t bits = 8 * ops::element_bytes(o.in(0).dtype);
     zip(o, [&](Scalar a, Scalar b) {

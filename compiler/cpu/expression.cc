@@ -22,7 +22,7 @@ bool is_float(DType dtype) { return dtype == DType::kFloat || dtype == DType::kD
 bool is_unsigned(DType dtype) {
   return dtype == DType::kUint8 || dtype == DType::kUint16 || dtype == DType::kUint32 || dtype == DType::kUint64;
 }
-bool is_int(DType dtype) { return ops::is_integer(dtype) && dtype != DType::kUint4 && dtype != DType::kInt4; }
+bool is_int(DType dtype) { return ops::is_integer(dtype) && ops::packed_bits(dtype) >= 8; }
 
 /// Type of a scalar inside a body: truth values are one bit.
 mlir::Type scalar_type(mlir::MLIRContext* context, DType dtype) {

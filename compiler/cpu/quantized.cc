@@ -120,7 +120,7 @@ void quantize_linear(Operator& o) {
 void dequantize_linear(Operator& o) {
   const Tensor x = o.in(0);
   require(o.dtype() == DType::kFloat && (ops::is_integer(x.dtype) && ops::element_bytes(x.dtype) <= 4));
-  require(x.dtype != DType::kUint32 && x.dtype != DType::kUint4 && x.dtype != DType::kInt4);
+  require(x.dtype != DType::kUint32 && ops::packed_bits(x.dtype) >= 8);
   const Parameters parameter(o);
   o.yield(o.graph.compute(DType::kFloat, x.shape, [&](Body& body, const Indices& i) {
     const Scalar zero = o.has(2) ? as_int(parameter(body, o.in(2), i)) : body.integer(DType::kInt32, 0);

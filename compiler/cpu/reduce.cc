@@ -260,11 +260,12 @@ Lowering reduction(Kind kind, int axes_input_since) {
     const bool by_input = o.node.version >= axes_input_since;
     std::vector<int64_t> given =
         by_input ? (o.has(1) ? o.constant(1).to_int64s() : std::vector<int64_t>{}) : o.node.get_ints("axes");
-    if (given.empty() && by_input && o.node.get_int("noop_with_empty_axes", 0) != 0) {
+    const bool alone = given.empty() && by_input && o.node.get_int("noop_with_empty_axes", 0) != 0;
+    if (alone && o.node.version < ops::kCorrectedOpset) {
       o.yield(x);
       return;
     }
-    std::vector<bool> reduced(x.rank(), given.empty());
+    std::vector<bool> reduced(x.rank(), given.empty() && !alone);
     for (int64_t axis : given)
       reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(x.rank())))] = true;
     Reduction(o, x, reduced).lower(kind);

@@ -222,7 +222,9 @@ void depth_to_space(Operator& o) {
 void space_to_depth(Operator& o) {
   const Shape s = o.in(0).shape;
   const int64_t b = o.node.get_int("blocksize", 0);
-  rearrange(o, {s[0], s[1], s[2] / b, b, s[3] / b, b}, {0, 3, 5, 1, 2, 4});
+  const bool depth_last = o.node.get_string("mode", "DCR") == "CRD";
+  rearrange(o, {s[0], s[1], s[2] / b, b, s[3] / b, b},
+            depth_last ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4});
 }
 
 void trilu(Operator& o) {

@@ -45,6 +45,10 @@ mlir::Type to_element_type(mlir::MLIRContext* context, ops::DType dtype) {
     case DType::kInt4: return integer(4);
     case DType::kFloat4E2M1: return Float4E2M1Type::get(context);
     case DType::kFloat8E8M0: return Float8E8M0Type::get(context);
+    case DType::kUint2: return integer(2, true);
+    case DType::kInt2: return integer(2);
+    case DType::kFloat6E2M3: return Float6E2M3Type::get(context);
+    case DType::kFloat6E3M2: return Float6E3M2Type::get(context);
     case DType::kUndefined: break;
   }
   throw Error(ErrorCode::kInvalidModel,
@@ -58,6 +62,7 @@ ops::DType to_dtype(mlir::Type type) {
     bool u = integer.isUnsigned();
     switch (integer.getWidth()) {
       case 1: return u ? DType::kUndefined : DType::kBool;
+      case 2: return u ? DType::kUint2 : DType::kInt2;
       case 4: return u ? DType::kUint4 : DType::kInt4;
       case 8: return u ? DType::kUint8 : DType::kInt8;
       case 16: return u ? DType::kUint16 : DType::kInt16;
@@ -82,6 +87,8 @@ ops::DType to_dtype(mlir::Type type) {
       .Case<StringType>([](auto) { return DType::kString; })
       .Case<Float4E2M1Type>([](auto) { return DType::kFloat4E2M1; })
       .Case<Float8E8M0Type>([](auto) { return DType::kFloat8E8M0; })
+      .Case<Float6E2M3Type>([](auto) { return DType::kFloat6E2M3; })
+      .Case<Float6E3M2Type>([](auto) { return DType::kFloat6E3M2; })
       .Default([](auto) { return DType::kUndefined; });
 }
 
@@ -159,7 +166,7 @@ mlir::ElementsAttr to_attribute(mlir::MLIRContext* context, const ops::Tensor& t
   }
   const char* data = reinterpret_cast<const char*>(tensor.data());
   // MLIR writes the elements of its own types.
-  const bool own = tensor.dtype() == ops::DType::kFloat4E2M1 || tensor.dtype() == ops::DType::kFloat8E8M0;
+  const bool own = llvm::isa<Float4E2M1Type, Float6E2M3Type, Float6E3M2Type, Float8E8M0Type>(type.getElementType());
   if (!own && tensor.bytes() <= kSmallConstantBytes) {
     if (tensor.dtype() == ops::DType::kBool) {
       llvm::SmallVector<bool> bits;

@@ -30,6 +30,12 @@ def NN_StringType : NN_Type<"String", "string"> {
 def NN_Float4Type : NN_Type<"Float4E2M1", "f4E2M1"> {
   let summary = "element type of a float4e2m1 tensor, one byte an element";
 }
+def NN_Float6E2M3Type : NN_Type<"Float6E2M3", "f6E2M3"> {
+  let summary = "element type of a float6e2m3 tensor, one byte an element";
+}
+def NN_Float6E3M2Type : NN_Type<"Float6E3M2", "f6E3M2"> {
+  let summary = "element type of a float6e3m2 tensor, one byte an element";
+}
 def NN_Float8E8M0Type : NN_Type<"Float8E8M0", "f8E8M0"> {
   let summary = "element type of a float8e8m0 tensor";
 }

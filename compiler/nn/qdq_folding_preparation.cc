@@ -431,8 +431,7 @@ class Preparation : public BlockEditor {
       NodeOp op = defining_op(data_of(q));
       if (!is_onnx(op, {"Relu", "Clip"}) || !single_edge(op->getResult(0)) || !has_constant_scalars(q)) return changed;
       const DType dtype = quantised_type(q);
-      if (!ops::quantized::is_quantized_integer(dtype) || dtype == DType::kInt4 || dtype == DType::kUint4)
-        return changed;
+      if (!ops::quantized::is_quantized_integer(dtype) || ops::packed_bits(dtype) < 8) return changed;
       const auto range = ops::quantized::range_of(dtype);
       const double scale = scale_value(q);
       const auto zero = static_cast<double>(zero_value(q));

@@ -128,8 +128,8 @@ bool compose_reshapes(NodeOp op, mlir::PatternRewriter& rewriter) {
 bool holds(DType to, DType from) {
   auto integer_bits = [](DType t) { return static_cast<int>(ops::element_bytes(t)) * 8; };
   if (from == DType::kBool) return ops::is_integer(to) || ops::is_floating(to);
-  if (ops::is_integer(from) && from != DType::kInt4 && from != DType::kUint4) {
-    if (ops::is_integer(to) && to != DType::kInt4 && to != DType::kUint4) {
+  if (ops::is_integer(from) && ops::packed_bits(from) >= 8) {
+    if (ops::is_integer(to) && ops::packed_bits(to) >= 8) {
       if (ops::is_signed_integer(from) == ops::is_signed_integer(to)) return integer_bits(to) >= integer_bits(from);
       return ops::is_signed_integer(to) && integer_bits(to) > integer_bits(from);
     }

@@ -31,7 +31,7 @@ using onnx_proto::TypeProto;
 
 constexpr const char* kNchwcDomain = "com.microsoft.nchwc";
 constexpr int kOldestOpset = 1;
-constexpr int kNewestOpset = 24;
+constexpr int kNewestOpset = 28;
 constexpr int kOverridableIr = 4;
 /// Nesting of subgraphs and functions; beyond it a model is refused before the stack is.
 constexpr int kMaxDepth = 64;
@@ -657,7 +657,8 @@ int Importer::known_version(const NodeProto& node, const std::string& domain, co
   for (const std::string& name : ops::registry().similar(node.op_type())) near += (near.empty() ? "" : ", ") + name;
   if (!near.empty()) message += "; similar: " + near;
   message += domain.empty()
-                 ? ". Export the model with other operators or another opset (1 to 24), or add the operator to ops/"
+                 ? ". Export the model with other operators or another opset (" + std::to_string(kOldestOpset) +
+                       " to " + std::to_string(kNewestOpset) + "), or add the operator to ops/"
                  : ". Replace it by standard operators, or define it as a model-local function";
   throw Error(ErrorCode::kUnsupported, message);
 }

@@ -37,15 +37,21 @@ ops::Shape decode_dims(const Dims& dims, DType dtype, const std::string& what) {
   return shape;
 }
 
-bool is_four_bit(DType dtype) { return dtype == DType::kInt4 || dtype == DType::kUint4 || dtype == DType::kFloat4E2M1; }
-
-uint8_t expand_nibble(DType dtype, uint8_t nibble) {
-  return dtype == DType::kInt4 && (nibble & 8) ? static_cast<uint8_t>(nibble | 0xF0) : nibble;
-}
+/// Whether raw_data holds elements of fewer than eight bits, the first in the lowest bits.
+bool is_packed(DType dtype) { return ops::packed_bits(dtype) % 8 != 0; }
 
 /// Bytes of raw_data for a tensor.
-int64_t packed_bytes(DType dtype, int64_t count) {
-  return is_four_bit(dtype) ? (count + 1) / 2 : count * ops::element_bytes(dtype);
+int64_t packed_bytes(DType dtype, int64_t count) { return (count * ops::packed_bits(dtype) + 7) / 8; }
+
+/// Element `index` of packed bytes that byte(i) gives, as a Tensor holds it: signed integers with their sign.
+template <typename Byte>
+uint8_t unpack(DType dtype, size_t index, Byte byte) {
+  const auto bits = static_cast<size_t>(ops::packed_bits(dtype));
+  const size_t first = index * bits, shift = first % 8;
+  unsigned word = byte(first / 8);
+  if (shift + bits > 8) word |= static_cast<unsigned>(byte(first / 8 + 1)) << 8;
+  const unsigned value = (word >> shift) & ((1U << bits) - 1), sign = 1U << (bits - 1);
+  return static_cast<uint8_t>(ops::is_signed_integer(dtype) ? (value ^ sign) - sign : value);
 }
 
 void check_bools(const ops::Tensor& tensor, const std::string& what) {
@@ -62,13 +68,11 @@ ops::Tensor from_packed(DType dtype, const ops::Shape& shape, std::shared_ptr<co
     fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " +
                    std::to_string(needed) + " bytes, but there are " + std::to_string(size));
   }
-  if (is_four_bit(dtype)) {
+  if (is_packed(dtype)) {
     ops::Tensor tensor(dtype, shape);
     auto out = tensor.as_mutable<uint8_t>();
-    for (size_t i = 0; i < out.size(); ++i) {
-      uint8_t byte = static_cast<uint8_t>(data[i / 2]);
-      out[i] = expand_nibble(dtype, i % 2 == 0 ? byte & 0xF : byte >> 4);
-    }
+    const auto byte = [&](size_t at) { return static_cast<uint8_t>(data[at]); };
+    for (size_t i = 0; i < out.size(); ++i) out[i] = unpack(dtype, i, byte);
     return tensor;
   }
   ops::Tensor tensor;
@@ -96,6 +100,9 @@ void copy_checked(ops::Tensor& tensor, const Field& field, const std::string& wh
   }
 }
 
+/// Whether a typed field holds several elements in one number.
+bool is_packed_typed(DType dtype) { return ops::packed_bits(dtype) == 2 || ops::packed_bits(dtype) == 4; }
+
 /// Elements of the typed field that `dtype` uses.
 int64_t typed_count(const TensorProto& tensor, DType dtype) {
   switch (dtype) {
@@ -114,7 +121,7 @@ ops::Tensor from_typed(const TensorProto& proto, DType dtype, const ops::Shape& 
   int64_t count = ops::element_count(shape);
   int64_t needed = count;
   if (dtype == DType::kComplex64 || dtype == DType::kComplex128) needed = 2 * count;
-  if (is_four_bit(dtype)) needed = (count + 1) / 2;
+  if (is_packed_typed(dtype)) needed = packed_bytes(dtype, count);
   int64_t have = typed_count(proto, dtype);
   if (have != needed) {
     fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " +
@@ -149,15 +156,15 @@ ops::Tensor from_typed(const TensorProto& proto, DType dtype, const ops::Shape& 
     case DType::kBfloat16: copy_checked<uint16_t>(tensor, proto.int32_data(), what); break;
     case DType::kUint4:
     case DType::kInt4:
+    case DType::kUint2:
+    case DType::kInt2:
     case DType::kFloat4E2M1: {
       auto out = tensor.as_mutable<uint8_t>();
-      for (size_t i = 0; i < out.size(); ++i) {
-        uint32_t byte = static_cast<uint32_t>(proto.int32_data(static_cast<int>(i / 2)));
-        out[i] = expand_nibble(dtype, static_cast<uint8_t>(i % 2 == 0 ? byte & 0xF : (byte >> 4) & 0xF));
-      }
+      const auto byte = [&](size_t at) { return static_cast<uint8_t>(proto.int32_data(static_cast<int>(at))); };
+      for (size_t i = 0; i < out.size(); ++i) out[i] = unpack(dtype, i, byte);
       break;
     }
-    default:  // uint8, bool and the 8-bit floats
+    default:  // uint8, bool, the 8-bit floats and those of 6 bits, one to a number
       copy_checked<uint8_t>(tensor, proto.int32_data(), what);
       if (dtype == DType::kBool) check_bools(tensor, what);
       break;
@@ -203,7 +210,7 @@ ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shap
 }  // namespace
 
 ops::DType to_dtype(int32_t data_type, const std::string& what) {
-  if (data_type <= 0 || data_type > static_cast<int32_t>(DType::kFloat8E8M0)) {
+  if (data_type <= 0 || data_type > ops::kLastDType) {
     throw Error(ErrorCode::kInvalidModel, what + ": element type " + std::to_string(data_type) + " is " +
                                               (data_type == 0 ? "undefined" : "unknown"));
   }

@@ -331,7 +331,10 @@ std::optional<std::vector<Steps>> moves_of(NodeOp op) {
   }
   if (op.is("SpaceToDepth") && rank == 4 && b > 0) {
     const Shape apart{shape[0], shape[1], shape[2] / b, b, shape[3] / b, b};
-    return one(Steps{reshape_to(apart), transpose_by(apart, {0, 3, 5, 1, 2, 4}), reshape_to(out)});
+    const bool depth_last = node.get_string("mode", "DCR") == "CRD";
+    return one(Steps{reshape_to(apart),
+                     transpose_by(apart, depth_last ? Shape{0, 1, 3, 5, 2, 4} : Shape{0, 3, 5, 1, 2, 4}),
+                     reshape_to(out)});
   }
   return std::nullopt;
 }

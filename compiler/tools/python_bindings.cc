@@ -50,6 +50,10 @@ constexpr NumpyName kNumpyNames[] = {
     {DType::kInt4, "int4", true},
     {DType::kFloat4E2M1, "float4_e2m1fn", true},
     {DType::kFloat8E8M0, "float8_e8m0fnu", true},
+    {DType::kUint2, "uint2", true},
+    {DType::kInt2, "int2", true},
+    {DType::kFloat6E2M3, "float6_e2m3fn", true},
+    {DType::kFloat6E3M2, "float6_e3m2fn", true},
 };
 
 /// Names and strings of a model need not be UTF-8; what is not is replaced.
@@ -75,10 +79,11 @@ ops::Tensor tensor_from_python(py::handle object) {
     ops::Tensor tensor(entry.dtype, shape);
     std::string bytes = array.attr("tobytes")().cast<std::string>();
     if (!bytes.empty()) std::memcpy(tensor.mutable_data(), bytes.data(), bytes.size());
-    bool four_bits = name == "int4" || name == "uint4" || name == "float4_e2m1fn";
-    for (size_t i = 0; four_bits && i < bytes.size(); ++i) {  // numpy leaves the upper half of a byte undefined
+    const int64_t bits = ops::packed_bits(entry.dtype);
+    for (size_t i = 0; bits < 8 && i < bytes.size(); ++i) {  // numpy leaves the upper bits of a byte undefined
       uint8_t& byte = tensor.as_mutable<uint8_t>()[i];
-      byte = name == "int4" && (byte & 8) ? byte | 0xF0 : byte & 0xF;
+      const int sign = 1 << (bits - 1), value = byte & (2 * sign - 1);
+      byte = static_cast<uint8_t>(ops::is_signed_integer(entry.dtype) ? (value ^ sign) - sign : value);
     }
     return tensor;
   }

@@ -48,9 +48,14 @@ enum class DType : int32_t {
   kInt4 = 22,
   kFloat4E2M1 = 23,
   kFloat8E8M0 = 24,
+  kUint2 = 25,
+  kInt2 = 26,
+  kFloat6E2M3 = 27,
+  kFloat6E3M2 = 28,
 };
 
-/// Bits of one element; 0 for kString and kUndefined, which have no fixed size.
+/// Bits of one element, where types of 2 and 6 bits take a byte; 0 for kString and kUndefined, which have no fixed
+/// size.
 int dtype_bits(DType dtype);
 /// The lower-case name ONNX tools print, e.g. "float16"; "?" for an unknown number.
 std::string_view dtype_name(DType dtype);

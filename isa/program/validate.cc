@@ -26,7 +26,7 @@ void require(bool condition, const std::string& where, const char* message) {
 
 std::string item(const char* kind, size_t k) { return std::string(kind) + " " + std::to_string(k); }
 
-bool known(DType dtype) { return static_cast<int32_t>(dtype) >= 0 && dtype <= DType::kFloat8E8M0; }
+bool known(DType dtype) { return static_cast<int32_t>(dtype) >= 0 && dtype <= DType::kFloat6E3M2; }
 
 bool in(int64_t index, size_t size) { return index >= 0 && static_cast<uint64_t>(index) < size; }
 
@@ -397,7 +397,11 @@ int dtype_bits(DType dtype) {
     case DType::kFloat8E4M3FNUZ:
     case DType::kFloat8E5M2:
     case DType::kFloat8E5M2FNUZ:
-    case DType::kFloat8E8M0: return 8;
+    case DType::kFloat8E8M0:
+    case DType::kUint2:
+    case DType::kInt2:
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2: return 8;
     case DType::kUint16:
     case DType::kInt16:
     case DType::kFloat16:
@@ -419,7 +423,8 @@ std::string_view dtype_name(DType dtype) {
                                          "int16",          "int32",    "int64",        "string",         "bool",
                                          "float16",        "double",   "uint32",       "uint64",         "complex64",
                                          "complex128",     "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",
-                                         "float8e5m2fnuz", "uint4",    "int4",         "float4e2m1",     "float8e8m0"};
+                                         "float8e5m2fnuz", "uint4",    "int4",         "float4e2m1",     "float8e8m0",
+                                         "uint2",          "int2",     "float6e2m3",   "float6e3m2"};
   return known(dtype) ? kNames[static_cast<size_t>(dtype)] : std::string_view("?");
 }
 

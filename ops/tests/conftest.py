@@ -30,7 +30,7 @@ def find_module_directory():
     return os.path.dirname(max(found, key=os.path.getmtime)) if found else None
 
 
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, ROOT]
 directory = find_module_directory()
 if directory:
     sys.path.insert(0, directory)
@@ -45,6 +45,12 @@ def pytest_report_header(config):
     if missing:
         return f"ops: tests skipped, not installed or not built: {', '.join(missing)}"
     return f"ops: module {importlib.util.find_spec('_tessera_ops').origin}"
+
+
+def pytest_collection_modifyitems(items):
+    from tests.oracle import departures
+
+    departures.mark(items)
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
+from tests.conformance.suite import DATA, node_folder
+
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted", "light")
 
 
@@ -40,7 +41,7 @@ def find_cases():
         if kind == "light":
             cases += [Case(path.stem, kind, path) for path in sorted((DATA / kind).glob("*.onnx"))]
         else:
-            paths = sorted((DATA / kind).glob("*/model.onnx"))
+            paths = sorted((node_folder() if kind == "node" else DATA / kind).glob("*/model.onnx"))
             cases += [Case(path.parent.name.removeprefix("test_"), kind, path) for path in paths]
     return cases
 

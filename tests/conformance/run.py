@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev conformance`: runs the suite, prints what does not pass and a summary; --record writes docs/conformance.md."""
+"""`./dev conformance`: runs the suite, prints what does not pass and a summary; --record writes docs/conformance.md, or
+docs/conformance_newest.md with --newest."""
 
 import argparse
 import collections
@@ -20,7 +21,8 @@ def arguments():
     parser.add_argument("--config", default="", help="configuration of the machine; default: npu256")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="child processes")
     parser.add_argument("--seconds", type=float, default=120, metavar="S", help="limit of one case")
-    parser.add_argument("--record", action="store_true", help="write docs/conformance.md (whole suite on fsim)")
+    parser.add_argument("--newest", action="store_true", help="the suite of requirements-newest.txt's onnx package")
+    parser.add_argument("--record", action="store_true", help="write the page in docs/ (whole suite on fsim)")
     options = parser.parse_args()
     if options.record and (options.case or options.device != "fsim" or options.config):
         parser.error("--record takes the whole suite on fsim, without --case, --device and --config")
@@ -30,6 +32,11 @@ def arguments():
 def main():
     options = arguments()
     sys.path[:0] = [str(ROOT), str(ROOT / "tessera" / "python"), str(ROOT / options.build / "lib")]
+    if options.newest:
+        from tests.run import newest_environment
+
+        python = newest_environment()
+        os.execv(python, [python, __file__, *(argument for argument in sys.argv[1:] if argument != "--newest")])
     import tessera
     from tests.conformance import cases, pool, report
 

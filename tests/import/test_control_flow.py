@@ -12,7 +12,8 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
-CASES = Path(onnx.__file__).parent / "backend" / "test" / "data" / "node"
+from tests.conformance.suite import node_folder
+
 MODELS = {
     # A branch reads values of the main graph, one of them computed there.
     "if_captures": (
@@ -212,7 +213,7 @@ def standard_cases():
         "NegativeLogLikelihoodLoss",
         "SoftmaxCrossEntropyLoss",
     )
-    for folder in sorted(CASES.iterdir()) if CASES.exists() else []:
+    for folder in sorted(node_folder().iterdir()):
         model = onnx.load(folder / "model.onnx")
         if model.graph.node and any(node.op_type.startswith(wanted) for node in model.graph.node):
             yield pytest.param(folder, model, id=folder.name)
@@ -241,4 +242,4 @@ def test_standard_case(nn, folder, model):
 
 
 def test_there_are_standard_cases():
-    assert len(list(standard_cases())) > 150 or not CASES.exists()
+    assert len(list(standard_cases())) > 150

@@ -25,7 +25,7 @@ __all__ = ["TesseraBackend", "TesseraBackendRep"] + [
     "supports_device",
 ]
 
-_NEWEST_OPSET = 24
+_NEWEST_OPSET = 28
 
 
 def _session(model, device, options):
