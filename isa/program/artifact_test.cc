@@ -238,6 +238,7 @@ TEST(Types, SizesAndNames) {
   EXPECT_EQ(dtype_name(DType::kBfloat16), "bfloat16");
   EXPECT_EQ(dtype_name(DType::kFloat4E2M1), "float4e2m1");
   EXPECT_EQ(dtype_name(DType::kFloat8E8M0), "float8e8m0");
+  EXPECT_EQ(dtype_name(DType::kFloat6E3M2), "float6e3m2");
   EXPECT_EQ(dtype_name(static_cast<DType>(99)), "?");
   for (const auto& [dtype, shape] : std::vector<std::pair<DType, std::vector<int64_t>>>{
            {DType::kInt8, {-1}}, {DType::kString, {1}}, {DType::kInt8, {int64_t{1} << 62, int64_t{1} << 62}}}) {
@@ -295,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(
     Values, Validate,
     testing::Values(
         Broken{"configuration npu64: batch = 0 must be in 1..64", [](Artifact& a) { a.config.batch = 0; }},
-        Broken{"value 0 'x': unknown data type", [](Artifact& a) { a.values[0].dtype = static_cast<DType>(25); }},
+        Broken{"value 0 'x': unknown data type", [](Artifact& a) { a.values[0].dtype = static_cast<DType>(29); }},
         Broken{"value 0 'x': impossible dimension", [](Artifact& a) { a.values[0].shape[1] = -2; }},
         Broken{"value 0 'x': a shape without a rank", [](Artifact& a) { a.values[0].ranked = false; }},
         Broken{"value 9 'd': names of dimensions do not match the shape",
