@@ -30,8 +30,7 @@ std::string take_quantised_for(std::string_view onnx, SessionOptions& options) {
   std::string taken;
   if (options.config.empty()) {
     options.config = member(said, "config", kMachine);
-    if (options.config != kMachine)
-      taken = isa::find_config(options.config).name + " (--config names another machine)";
+    if (options.config != kMachine) taken = isa::find_config(options.config).name + " (--config names another machine)";
   }
   if (open_numerics) {
     options.compile.numerics = member(said, "numerics", kNumerics);

@@ -52,14 +52,14 @@ void SearchBehind::serve() {
     wishes_.pop_back();
     making_ = true;
     lock.unlock();
-    make(std::move(wish));
+    make(wish);
     lock.lock();
     making_ = false;
     changed_.notify_all();
   }
 }
 
-void SearchBehind::make(Wish wish) {
+void SearchBehind::make(const Wish& wish) {
   try {
     if (!programs_) programs_.emplace(model_, is_path_, wish.options);
     KeptProgram program = programs_->compile(wish.import, config_, wish.options);

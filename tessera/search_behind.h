@@ -41,7 +41,7 @@ class SearchBehind {
     std::function<void(KeptProgram)> done;
   };
   void serve();
-  void make(Wish wish);
+  void make(const Wish& wish);
 
   const std::string model_;
   const bool is_path_;

@@ -32,7 +32,7 @@ emit::SynchroniseOptions order_of(const MemoryPlan& plan, const Options& options
 }
 
 Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::SynchroniseOptions& order,
-                  const Options& options, bool judged) {
+                  const Options& options, bool judged, bool thorough) {
   const isa::MachineConfig& config = lowered.config;
   const Emitter::Judge judge = [&](std::vector<isa::Instruction> stream, std::vector<uint32_t> tags,
                                    std::vector<emit::Work> works, size_t count) {
@@ -42,7 +42,7 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
   if (options.forward == Forward::kNever || !judged) {
-    lowered.assemble(prefetch, judged ? judge : Emitter::Judge());
+    lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
     return lowered;
   }
   std::vector<Emitter> ways;
@@ -56,12 +56,13 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   const std::set<size_t> copies = add({});
   if (!ways.empty() && !copies.empty() && options.forward != Forward::kAlways) add(copies);
   if (options.forward != Forward::kIfFaster) {
-    ways.back().assemble(prefetch, judge);
+    ways.back().assemble(prefetch, judge, thorough);
     return std::move(ways.back());
   }
   ways.push_back(std::move(lowered));
   std::vector<int64_t> cycles(ways.size());
-  at_once(kAtOnce, ways.size(), [&](size_t way, size_t) { cycles[way] = ways[way].assemble(prefetch, judge); });
+  at_once(kAtOnce, ways.size(),
+          [&](size_t way, size_t) { cycles[way] = ways[way].assemble(prefetch, judge, thorough); });
   // Of equal ones the last, which is the least changed.
   const auto best = std::min_element(cycles.rbegin(), cycles.rend());
   return std::move(ways[static_cast<size_t>(cycles.rend() - best) - 1]);

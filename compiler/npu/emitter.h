@@ -108,7 +108,7 @@ class Emitter {
   /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. What time the bus has
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
   /// wins. Ends the collection. Returns the cycles of the stream; nothing without a judge.
-  int64_t assemble(bool prefetch, const Judge& judge = nullptr);
+  int64_t assemble(bool prefetch, const Judge& judge = nullptr, bool thorough = true);
 
   /// The TABLE slot that holds a table of 256 bytes, loaded when it is not there; it stays until release_tables().
   /// Several tables stand behind each other. Errors: kDoesNotFit.
@@ -170,7 +170,7 @@ class Emitter {
   /// All fetches at once (fetches.cc).
   Fetches place_together(std::vector<Profile> profiles, const Pieces& pieces) const;
   /// With a judge also the cycles of the whole stream.
-  std::pair<Fetches, int64_t> best_fetches(const Judge& judge) const;
+  std::pair<Fetches, int64_t> best_fetches(const Judge& judge, bool thorough) const;
   /// Cycles of the bus that an instruction with its own word takes.
   int64_t bus_cycles(const emit::Work& work) const;
   /// Run-time factors move to earlier steps in which the bus has time; says whether any has.

@@ -31,6 +31,8 @@ constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, an
 constexpr int64_t kAsCompiled = 1500;
 /// Instructions up to which the last unit that the bus bounds is judged by the whole stream.
 constexpr int64_t kPolished = 30000;
+/// Instructions up to which it then has all ways to place fetches.
+constexpr int64_t kThorough = 9000;
 /// A judge that, as the replay, remembers nothing.
 constexpr const char* kClosedForm = "closed-form";
 /// Threads that look for schedules.
@@ -38,12 +40,16 @@ constexpr size_t kMostHands = 8;
 /// Layouts of a chain's first input that are judged.
 constexpr size_t kChainLayouts = 3;
 
-/// Above this many times the best one's score. Of the schedules that won on the bench networks nine of ten were within
-/// 1.05, with 1.04 VWW would take 4 % more cycles.
+/// Above this many times the best one's score by the model a candidate is hopeless: nine of ten schedules that won on
+/// the bench networks were within 1.05. Of short streams all candidates are judged, which costs little: the model knows
+/// least of them.
 constexpr double kHopeless = 1.08;
+constexpr int64_t kJudgedAnyway = 2000;  // instructions
 
-/// Whether a candidate is so far behind the best one by the model that the judge is not asked.
-bool hopeless(double score, double best) { return score > kHopeless * best; }
+/// Whether the judge is not asked about a candidate, after it has replayed so many instructions of others.
+bool spared(double score, double best, int64_t replayed) {
+  return replayed > kReplayed || (replayed > kJudgedAnyway && score > kHopeless * best);
+}
 
 /// The nest that a schedule is for.
 const Nest& nest_for(const Task& task, const Schedule& schedule) {
@@ -216,7 +222,7 @@ Found<Schedule> Planner::search(const Task& task, const std::string& key, Hand& 
       const std::string why = schedule::obstacle(nest, schedule, config_);
       TESSERA_INVARIANT(why.empty(), "searcher '" + options_.search + "' made an illegal schedule: " + why);
       const size_t candidate = note(piece, schedule::in_short(schedule), cost);
-      if (replayed > kReplayed || hopeless(score, found.front().score)) continue;
+      if (spared(score, found.front().score, replayed)) continue;
       const double replay = judge(piece.candidates[candidate], subject, schedule, hand, number);
       replayed += piece.candidates[candidate].replayed->instructions;
       all.push_back({{std::move(schedule), candidate}, replay});
@@ -332,7 +338,7 @@ Found<ChainPlan> Planner::judge_chain(const Chain& chain, const std::vector<cons
   int64_t replayed = 0;
   for (auto& [plan, cost, score] : plans) {
     const size_t candidate = note(piece, in_short(plan.tile), cost);
-    if (replayed > kReplayed || hopeless(score, plans.front().score)) continue;
+    if (spared(score, plans.front().score, replayed)) continue;
     const double replay = judge(piece.candidates[candidate], subject, plan, hand, known);
     replayed += piece.candidates[candidate].replayed->instructions;
     judged.push_back({{std::move(plan), candidate}, replay});
@@ -737,8 +743,10 @@ std::optional<Cost> Planner::whole(const std::vector<const Unit*>& units, const 
   if (lowered.pushed() > most) return cost_of(units);
   const emit::SynchroniseOptions order = order_of(plan, options_);
   Options options = options_;
+  const bool thorough = lowered.pushed() <= kThorough;
   if (lowered.pushed() > kAsCompiled) options.forward = Forward::kNever;
-  Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays());
+  Emitter finished =
+      assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays(), thorough);
   return hands_.front().judge->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 

@@ -160,19 +160,20 @@ int64_t Emitter::predicted(const Fetches& fetches, const Judge& judge) const {
 /// step may take longer than its engines work, as one of a few instructions that wait for each other: then the bus has
 /// more time than the step's own profile says. The stream without fetches tells how much, and the better way is tried
 /// again.
-std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) const {
+std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, bool thorough) const {
   std::vector<Profile> profiles;
   profiles.reserve(steps_.size());
   for (const Step& step : steps_) profiles.push_back(profile_of(step.works));
-  Fetches best = place_apart(profiles, {});
+  std::array<Fetches, 2> first = {place_apart(profiles, {}), {}};
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
-  if (!judge) return {std::move(best), 0};
+  if (!judge) return {std::move(first[0]), 0};
   if (!fetches) {
-    const int64_t cycles = predicted(best, judge);
-    return {std::move(best), cycles};
+    const int64_t cycles = predicted(first[0], judge);
+    return {std::move(first[0]), cycles};
   }
   // The first of those with the least cycles is taken.
+  Fetches best;
   int64_t least = std::numeric_limits<int64_t>::max();
   const auto take = [&](Fetches& other, int64_t cycles) {
     if (cycles >= least) return false;
@@ -180,10 +181,10 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) c
     best = std::move(other);
     return true;
   };
-  std::array<Fetches, 2> first = {std::move(best), place_together(profiles, {})};
+  first[1] = place_together(profiles, {});
   std::array<int64_t, 2> cycles{};
   emit::Prediction timed;
-  at_once(kAtOnce, first.size() + 1, [&](size_t k, size_t) {
+  at_once(kAtOnce, first.size() + (thorough ? 1 : 0), [&](size_t k, size_t) {
     if (k < first.size()) {
       cycles[k] = predicted(first[k], judge);
       return;
@@ -193,6 +194,7 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) c
   });
   take(first[0], cycles[0]);
   const auto place = take(first[1], cycles[1]) ? &Emitter::place_together : &Emitter::place_apart;
+  if (!thorough) return {std::move(best), least};
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
   constexpr std::array<Pieces, 3> kPieces = {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}};
   std::array<Fetches, kPieces.size()> others;
@@ -205,15 +207,15 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) c
   return {std::move(best), least};
 }
 
-int64_t Emitter::assemble(bool prefetch, const Judge& judge) {
+int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
   Fetches fetches;
   int64_t least = 0;
   if (prefetch) {
-    std::tie(fetches, least) = best_fetches(judge);
+    std::tie(fetches, least) = best_fetches(judge, thorough);
     const auto attempt = [&](auto change) {
       std::vector<Step> before = steps_;
       if (!(this->*change)()) return;
-      auto [other, takes] = best_fetches(judge);
+      auto [other, takes] = best_fetches(judge, thorough);
       if (takes < least) {
         fetches = std::move(other);
         least = takes;
@@ -221,7 +223,7 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge) {
         steps_ = std::move(before);
       }
     };
-    if (judge) {
+    if (judge && thorough) {
       attempt(&Emitter::hoist_factors);
       attempt(&Emitter::free_parameters);
     }

@@ -59,7 +59,8 @@ ModelFile parse_model(std::string_view bytes, const std::string& directory) {
 
 std::string metadata_of(std::string_view bytes, const std::string& key) {
   using google::protobuf::internal::WireFormatLite;
-  google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(std::min<size_t>(bytes.size(), INT32_MAX)));
+  google::protobuf::io::ArrayInputStream array(bytes.data(),
+                                               static_cast<int>(std::min<size_t>(bytes.size(), INT32_MAX)));
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetTotalBytesLimit(INT32_MAX);
   const uint32_t entry_tag = WireFormatLite::MakeTag(onnx_proto::ModelProto::kMetadataPropsFieldNumber,
