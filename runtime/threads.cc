@@ -51,21 +51,12 @@ struct Loop {
 
 class Pool {
  public:
+  /// It is never destroyed: in a child of fork() the workers do not exist, and a condition variable on which threads
+  /// sleep cannot be destroyed.
   static Pool& instance() {
-    static Pool pool;
-    return pool;
-  }
-
-  ~Pool() {
-    {
-      const std::scoped_lock lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    if (getpid() == owner_) {
-      for (std::thread& worker : *workers_) worker.join();
-      delete workers_;
-    }  // in a child of fork() the workers do not exist
+    static Pool* const pool = new Pool;
+    static const End end{pool};
+    return *pool;
   }
 
   void run(Loop& loop) {
@@ -86,8 +77,25 @@ class Pool {
   }
 
  private:
+  struct End {
+    Pool* pool;
+    ~End() {
+      if (getpid() == pool->owner_) pool->end();
+    }
+  };
+
+  void end() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+  }
+
   void start_workers(int64_t count) {
-    while (static_cast<int64_t>(workers_->size()) < count) workers_->emplace_back([this] { serve(); });
+    while (static_cast<int64_t>(workers_.size()) < count) workers_.emplace_back([this] { serve(); });
   }
 
   /// A loop with ranges and room for a guest, or null; under the mutex.
@@ -123,7 +131,7 @@ class Pool {
   std::mutex mutex_;
   std::condition_variable wake_, left_;
   std::vector<Loop*> loops_;
-  std::vector<std::thread>* workers_ = new std::vector<std::thread>;
+  std::vector<std::thread> workers_;
   std::atomic<uint64_t> offers_{0};
   std::atomic<int64_t> sleepers_{0};
   bool stop_ = false;

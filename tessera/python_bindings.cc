@@ -21,6 +21,7 @@
 #include "tessera/message.h"
 #include "tessera/page.h"
 #include "tessera/python_tuning.h"
+#include "tessera/search_behind.h"
 #include "tessera/session.h"
 
 namespace py = pybind11;
@@ -301,6 +302,8 @@ PYBIND11_MODULE(_tessera, m) {
       .def("info_json", [](Session& s) { return description_json(s.artifact()); })
       .def("schedules_json", [](Session& s) { return schedules_json(s.artifact()); })
       .def("save", [](Session& s, const std::string& path) { program::save(s.artifact(), path); });
+
+  m.def("end_searches", &SearchBehind::end_all, py::call_guard<py::gil_scoped_release>());
 
   py::class_<PredictedModel>(m, "PredictedModel")
       .def(py::init([](const std::string& bytes, const std::map<std::string, ops::Shape>& shapes) {

@@ -3,6 +3,8 @@
 // Leaves: the program, on the thread that made it. One thread of low priority serves, the newest wish first.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -33,6 +35,9 @@ class SearchBehind {
   bool busy() const;
   /// Until nothing is.
   void wait() const;
+  /// Ends all compilations that are under way in this process, and waits for that: before the process ends, so that
+  /// none uses what ends with it. First programs go on serving.
+  static void end_all();
 
  private:
   struct Wish {
@@ -42,17 +47,22 @@ class SearchBehind {
   };
   void serve();
   void make(const Wish& wish);
+  void attempt(const Wish& wish);
+  /// In a process that was forked: the thread is not here, and a lock that it held is nobody's.
+  void forget_parent();
 
   const std::string model_;
   const bool is_path_;
   const isa::MachineConfig config_;
   const std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   std::optional<KeptPrograms> programs_;  // of the thread
+  std::atomic<bool> ended_ = false;       // for good, not only what is under way
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<Wish> wishes_;
   bool making_ = false;
   std::thread thread_;  // begins with the first wish
+  pid_t process_ = 0;   // that has the thread
 };
 
 }  // namespace tessera

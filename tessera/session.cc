@@ -150,7 +150,7 @@ struct Session::State {
       return;
     }
     take_quantised_for(content, options);
-    const bool untimed = options.device == "fsim" || options.device == "xrt";
+    const bool untimed = options.device == "fsim";
     if (!from_file) bytes = std::move(content);
     config = isa::find_config(options.config);
     open_device();  // a wrong device name fails before the model is read

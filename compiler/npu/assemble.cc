@@ -36,6 +36,7 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   const isa::MachineConfig& config = lowered.config;
   const Emitter::Judge judge = [&](std::vector<isa::Instruction> stream, std::vector<uint32_t> tags,
                                    std::vector<emit::Work> works, size_t count) {
+    heed_stop(options);
     emit::synchronise(stream, tags, works, config, order);
     return emit::predict(stream, tags, works, count, config,
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes});

@@ -48,7 +48,7 @@ void for_each_option(Options& o, Visit&& visit) {
   visit("effort", "effort",
         "best: the best schedules that are found; quick: those that count least by closed forms, without replays; "
         "tiered: of a session, a quick program at once, and the best one in its place when it has been found; auto: "
-        "tiered for dynamic shapes on fsim and xrt, else best",
+        "tiered for dynamic shapes on fsim, else best",
         o.effort, 0, 0);
   visit(
       "graph", "graph",

@@ -2,6 +2,8 @@
 """Sessions that answer a new shape by a quick program while the best one is looked for: same results throughout, and
 what is known of the programs is said."""
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -132,3 +134,30 @@ def test_the_seconds_of_each_step_are_printed(model, tmp_path, command):
     assert done.returncode == 0, done.stderr
     for step in ("import", "graph passes", "place-chains", "schedules", "waits, prediction, check", "all"):
         assert any(line.endswith("%  " + step) for line in done.stdout.splitlines()), done.stdout
+
+
+ENDS = """
+import os, sys, numpy as np, tessera
+session = tessera.Session(open(sys.argv[1], "rb").read(), "fsim", "npu64")
+session.run(None, {"x": np.zeros((1, 8, 48, 48), np.float32)})
+sys.modules["kept"] = session  # nothing frees it before the end
+if sys.argv[2] == "fork":
+    child = os.fork()
+    if child == 0:
+        assert not session.searching()
+        session.run(None, {"x": np.zeros((1, 8, 40, 40), np.float32)})
+        session.finish_search()
+        session.run(None, {"x": np.zeros((1, 8, 40, 40), np.float32)})
+        assert "effort" not in session.stats()
+        sys.exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize("how", ["plain", "fork"])
+def test_a_process_ends_while_a_program_is_looked_for(model, tmp_path, how):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model)
+    done = subprocess.run([sys.executable, "-c", ENDS, str(path), how], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 5, done.stderr

@@ -243,5 +243,5 @@ def test_report_says_what_close_would_gain(command, tmp_path):
 
 def test_numerics_takes_two_words():
     model, _feeds = normalised_network(1, "LayerNormalization", (4, 32), np.uint8)
-    with pytest.raises(tessera.Error, match="exact or close, not 'closer'"):
+    with pytest.raises(tessera.Error, match="exact, close or model, not 'closer'"):
         tessera.Session(model.SerializeToString(), "fsim", numerics="closer")

@@ -10,6 +10,7 @@ Session has the shape of onnxruntime.InferenceSession: run, get_inputs, get_outp
 `code` ("invalid_model", "invalid_argument", ...) and a message that names the node or input, the cause and what to do.
 """
 
+import atexit
 import json
 import os
 
@@ -19,6 +20,7 @@ DeviceTensor = _tessera.DeviceTensor
 Error = _tessera.Error
 backends = _tessera.backends
 __version__ = _tessera.version
+atexit.register(_tessera.end_searches)
 __all__ = [
     "DeviceTensor",
     "Error",
