@@ -219,8 +219,27 @@ class DynamicLstm {
 /// LstmGates, of this project: sums of all gates [batch, 4 * hidden], the cell state [batch, hidden], biases and
 /// peepholes of one direction -> h, cell state.
 void infer_gates(InferContext& c) {
-  const TypeInfo& cell = c.input(1);
-  require_type(c.node, cell.dtype, set_of({DType::kFloat}), "the cell state");
+  const TypeInfo &sums = c.input(0), &cell = c.input(1);
+  for (size_t i = 0; i < c.inputs.size(); ++i)
+    if (c.has(i)) require_type(c.node, c.input(i).dtype, set_of({DType::kFloat}), "an operand");
+  require_rank(c.node, sums, 2, "the sums");
+  require_rank(c.node, cell, 2, "the cell state");
+  plan_of(c.node, Cell::kLstm);
+  const auto known = [](const TypeInfo& t) {
+    return t.ranked && std::all_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d >= 0; });
+  };
+  if (known(cell)) {
+    const int64_t hidden = cell.shape[1];
+    const auto holds = [&](size_t i, int64_t rows, int64_t of_each) {
+      if (!c.has(i) || !known(c.input(i)) || element_count(c.input(i).shape) == rows * of_each * hidden) return;
+      c.node.fail(ErrorCode::kInvalidModel, "operand " + std::to_string(i) + " has shape " +
+                                                to_string(c.input(i).shape) + " beside a cell state of " +
+                                                to_string(cell.shape));
+    };
+    holds(0, cell.shape[0], kLstmGates);
+    holds(2, 1, 2 * kLstmGates);
+    holds(3, 1, 3);
+  }
   for (TypeInfo& output : c.outputs) output = cell;
 }
 
