@@ -5,6 +5,8 @@
 #include <fstream>
 
 #include "runtime/npy.h"
+#include "tessera/arguments.h"
+#include "tessera/quantised_for.h"
 #include "tessera/random_values.h"
 
 namespace tessera {
@@ -121,14 +123,25 @@ NamedValues read_feeds(const Arguments& a, const Session& session, const std::st
     if (std::none_of(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == port.name; }))
       missing.push_back(port);
   }
+  const auto tell = [&](const Port& port, const char* why) {
+    if (!a.quiet)
+      std::fprintf(stderr, "tessera: input '%s': random values of shape %s%s; use --shape to choose another\n",
+                   port.name.c_str(), ops::to_string(port.shape).c_str(), why);
+  };
+  if (!session.loads_artifact() && session.pasts().empty()) {
+    for (const auto& [name, shape] : quantised_shapes(read_text(path), missing, import)) {
+      Port& port =
+          *std::find_if(missing.begin(), missing.end(), [&name = name](const Port& p) { return p.name == name; });
+      import.shapes[name] = port.shape = shape;
+      tell(port, ", with which the model was quantised");
+    }
+  }
   const auto shapes = session.loads_artifact() ? decltype(import.shapes)() : shapes_that_fit(path, import, missing);
   uint64_t seed = static_cast<uint64_t>(a.random_seed);
   for (Port& port : missing) {
     if (const auto shape = shapes.find(port.name); shape != shapes.end()) {
       port.shape = shape->second;
-      if (!a.quiet)
-        std::fprintf(stderr, "tessera: input '%s': random values of shape %s; use --shape to choose another\n",
-                     port.name.c_str(), ops::to_string(port.shape).c_str());
+      tell(port, "");
     }
     feeds.emplace_back(port.name, random_value(port, ++seed));
   }

@@ -115,9 +115,19 @@ KeptProgram compiled(const Arguments& a) {
   compiler::ImportOptions import = given.import;
   compiler::CompileOptions options = given.compile;
   KeptPrograms programs(a.model, true, options);
-  const auto batches =
-      compiler::batches_of_one(timed(options.times.get(), "import", [&] { return programs.interface(import); }).inputs);
-  for (const auto& [name, shape] : batches) {
+  const std::vector<Port> inputs =
+      timed(options.times.get(), "import", [&] { return programs.interface(import); }).inputs;
+  if (options.max_length == 0) {
+    for (const auto& [name, shape] : quantised_shapes(read_text(a.model), inputs, import)) {
+      import.shapes[name] = shape;
+      if (!a.quiet)
+        std::fprintf(stderr,
+                     "tessera: input '%s': compiling for the shape that it was quantised with, %s; use --shape "
+                     "to choose another\n",
+                     name.c_str(), ops::to_string(shape).c_str());
+    }
+  }
+  for (const auto& [name, shape] : compiler::batches_of_one(inputs)) {
     import.shapes[name] = shape;
     if (!a.quiet)
       std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",

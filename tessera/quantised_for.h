@@ -3,8 +3,10 @@
 // model, and what compiles the model takes them from there where nobody has given others.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/session.h"
 
@@ -14,5 +16,11 @@ namespace tessera {
 /// model's bytes, else npu256 and exact. Leaves a sentence that says what was taken from the model; empty where that is
 /// npu256 and exact.
 std::string take_quantised_for(std::string_view onnx, SessionOptions& options);
+
+/// The shapes with which an ONNX model was quantised, of those inputs that have more dynamic dimensions than the batch.
+/// Empty where the model does not say them, or where --shape has given a symbolic dimension (`import`); inputs whose
+/// shapes are given there are left out.
+std::map<std::string, ops::Shape> quantised_shapes(std::string_view onnx, const std::vector<Port>& inputs,
+                                                   const compiler::ImportOptions& import);
 
 }  // namespace tessera

@@ -750,3 +750,23 @@ def test_small_shares_of_a_softmax_keep_their_steps():
         assert attention.ranges_of(plan, {**found, unit.output: (0.0, share)})[unit.output] == (0.0, 255 / steps)
         scale = np.float32(255 / steps / 255)
         assert np.floor(np.float32(1) / scale) == steps
+
+
+def test_commands_take_the_shape_that_a_model_was_quantised_with(tmp_path, command):
+    """Height and width are open: what compiles, and what draws inputs, takes those of the calibration data."""
+    rng = np.random.default_rng(4)
+    weights = onnx.numpy_helper.from_array(rng.standard_normal((8, 3, 3, 3)).astype(np.float32), "w")
+    value = lambda name, channels: onnx.helper.make_tensor_value_info(name, 1, ["n", channels, "h", "w"])
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    graph = onnx.helper.make_graph([node], "g", [value("x", 3)], [value("y", 8)], [weights])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path / "int8.onnx"
+    samples = rng.random((4, 1, 3, 24, 40), np.float32)
+    tessera.quantize(model, [{"x": x} for x in samples], path, engine="onnxruntime", config="npu64")
+    compiled = command("compile", path, "-o", tmp_path / "m.tsr")
+    assert compiled.returncode == 0 and "quantised with, [1,3,24,40]" in compiled.stderr, compiled.stderr
+    drawn = command("run", path, "--random-inputs", "1", "--output", tmp_path / "y.npz")
+    assert drawn.returncode == 0 and "[1,3,24,40]" in drawn.stderr, drawn.stderr
+    assert np.load(tmp_path / "y.npz")["y"].shape == (1, 8, 24, 40)
+    given = command("compile", path, "--shape", "x=1,3,16,16", "-o", tmp_path / "m.tsr")
+    assert given.returncode == 0 and "quantised with, [" not in given.stderr, given.stderr

@@ -662,6 +662,7 @@ class Quantization:
             "scales": "powers of two" if self.options.power_of_two else "any",
             "config": place.text_of_machine(self.options.config),
             "numerics": self.options.numerics,
+            "shapes": {name: list(shape) for name, shape in self.options.shapes.items()},
         }
 
     def report(self, *, sensitivity=True):
