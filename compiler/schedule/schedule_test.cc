@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "compiler/schedule/json.h"
@@ -145,6 +148,55 @@ TEST(Span, ThinsToTheCommonStep) {
   span = input_span(0, 3, 0, 2, 4, 6, 0);
   EXPECT_EQ(span.step, 2);
   EXPECT_EQ(span.count, 2 * 2 + 1 * 3 + 1);
+}
+
+/// What tiles of `out` rows and `taps` taps fetch, position by position.
+Positions counted(const Nest& nest, int64_t out, int64_t taps) {
+  Positions total;
+  bool first = true;
+  for (int64_t k = 0; k < nest.extent[Dim::kKh]; k += taps) {
+    for (int64_t o = 0; o < nest.extent[Dim::kOh]; o += out) {
+      std::set<int64_t> touched;
+      for (int64_t y = o; y < std::min(o + out, nest.extent[Dim::kOh]); ++y) {
+        for (int64_t t = k; t < std::min(k + taps, nest.extent[Dim::kKh]); ++t)
+          touched.insert(y * nest.stride_h - nest.pad_top + t * nest.dilation_h);
+      }
+      int64_t step = 0;
+      for (const int64_t at : touched) step = std::gcd(step, at - *touched.begin());
+      int64_t all = 0, read = 0;
+      for (int64_t at = *touched.begin(); at <= *touched.rbegin(); at += std::max<int64_t>(step, 1)) {
+        ++all;
+        if (at >= nest.input.row_begin && at < nest.input.row_end) ++read;
+      }
+      total.all += all;
+      total.read += read;
+      total.least_all = first ? all : std::min(total.least_all, all);
+      total.least_read = first ? read : std::min(total.least_read, read);
+      first = false;
+    }
+  }
+  return total;
+}
+
+TEST(Positions, AreThoseOfPlainLoops) {
+  std::mt19937 rng(5);
+  const auto draw = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(rng); };
+  for (int i = 0; i < 3000; ++i) {
+    Nest nest;
+    nest.extent[Dim::kOh] = draw(1, 40);
+    nest.extent[Dim::kKh] = draw(1, 5);
+    nest.stride_h = draw(1, 4);
+    nest.dilation_h = draw(1, 3);
+    nest.pad_top = draw(0, 6);
+    nest.input.row_begin = draw(0, 2) == 0 ? -draw(1, 3) : 0;
+    nest.input.row_end = draw(1, 120);
+    const int64_t out = draw(1, nest.extent[Dim::kOh]), taps = draw(1, nest.extent[Dim::kKh]);
+    const Positions found = positions(nest, out, taps, true), want = counted(nest, out, taps);
+    EXPECT_EQ(found.all, want.all) << i;
+    EXPECT_EQ(found.read, want.read) << i;
+    EXPECT_EQ(found.least_all, want.least_all) << i;
+    EXPECT_EQ(found.least_read, want.least_read) << i;
+  }
 }
 
 TEST(Footprint, OfATile) {
