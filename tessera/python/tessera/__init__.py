@@ -137,12 +137,11 @@ class Session:
     model: path of an ONNX file or an artifact (.tsr), or the bytes of either. device: "fsim" (functional simulator),
     "reference" (interpreter), another of tessera.backends(), or "remote:HOST:PORT" of a `tessera serve`. config: npu64,
     npu256, npu256t, npu1024, ... or a .toml file; default: the artifact's own, what a model was quantised for, or
-    npu256. shapes: {input: shape} for
-    dynamic dimensions; without it a model is compiled for the shapes that come and kept. wave: an FST file of device
-    "rtl". schedules: a dict from layers to schedules as schedules() gives it (those that are missing are chosen), or
-    the stats() of a run. profile: keep figures of each instruction, for layers' cycles and trace(); without it device
-    "rtl" is faster. trusted_keys: file or folder of public keys; an artifact that none of them has signed is refused
-    before anything else of it is read.
+    npu256. shapes: {input: shape} for dynamic dimensions; without it a model is compiled for the shapes that come and
+    kept. wave: an FST file of device "rtl". schedules: a dict from layers to schedules as schedules() gives it (those
+    that are missing are chosen), or the stats() of a run. profile: keep figures of each instruction, for layers' cycles
+    and trace(); without it device "rtl" is faster. trusted_keys: file or folder of public keys; an artifact that none
+    of them has signed is refused before anything else of it is read.
 
     progress: a function of (waiting, instructions), called now and then while a program runs: whether it waits for its
     turn on a device that others use, and how many instructions it has executed.
