@@ -128,8 +128,8 @@ Moved moved(const Transfer& i, int64_t width) {
 
 class Least {
  public:
-  Least(std::span<const isa::Instruction> instructions, std::span<const Work> works, const isa::MachineConfig& config,
-        const Dram& dram)
+  Least(std::span<const isa::Instruction> instructions, std::span<const Work* const> works,
+        const isa::MachineConfig& config, const Dram& dram)
       : instructions_(instructions),
         works_(works),
         config_(config),
@@ -203,7 +203,7 @@ class Least {
 
   void go(size_t i) {
     fetch(i);
-    const Work& work = works_[i];
+    const Work& work = *works_[i];
     const int64_t ready = conditions(i);
     if (!work.engine) return;
     Step& step = steps_[i];
@@ -295,7 +295,7 @@ class Least {
         const Step& next = steps_[step.next];
         step.behind = std::max(step.behind, next.work + next.behind);
       }
-      if (!works_[i].engine) continue;
+      if (!works_[i]->engine) continue;
       for (const size_t other : step.waits) {
         if (other == kNone) continue;
         Step& of = steps_[other];
@@ -316,7 +316,7 @@ class Least {
     for (size_t i = 0; i < steps_.size(); ++i) {
       const Step& step = steps_[i];
       int64_t behind = timing::fetch::kCheck;
-      if (works_[i].engine) behind += timing::queue::kVisible + step.lead + step.behind;
+      if (works_[i]->engine) behind += timing::queue::kVisible + step.lead + step.behind;
       uses.push_back({step.request + timing::bus::kAddress + latency_, word, behind});
       if (step.beats > 0) uses.push_back({step.first, step.beats, step.behind});
     }
@@ -341,7 +341,7 @@ class Least {
   }
 
   const std::span<const isa::Instruction> instructions_;
-  const std::span<const Work> works_;
+  const std::span<const Work* const> works_;
   const isa::MachineConfig& config_;
   const int64_t latency_, bandwidth_;
   std::array<Engine, isa::kEngines> engines_;
@@ -353,7 +353,7 @@ class Least {
 
 }  // namespace
 
-int64_t least_cycles(std::span<const isa::Instruction> instructions, std::span<const Work> works,
+int64_t least_cycles(std::span<const isa::Instruction> instructions, std::span<const Work* const> works,
                      const isa::MachineConfig& config, const Dram& dram) {
   return Least(instructions, works, config, dram).cycles();
 }

@@ -17,7 +17,7 @@
 
 namespace tessera::emit {
 
-int64_t least_cycles(std::span<const isa::Instruction> instructions, std::span<const Work> works,
+int64_t least_cycles(std::span<const isa::Instruction> instructions, std::span<const Work* const> works,
                      const isa::MachineConfig& config, const Dram& dram = {});
 
 }  // namespace tessera::emit

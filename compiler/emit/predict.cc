@@ -53,9 +53,9 @@ struct Moved {
 
 class Replay {
  public:
-  Replay(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, std::span<const Work> works,
+  Replay(std::span<const isa::Header> headers, std::span<const uint32_t> tags, std::span<const Work* const> works,
          size_t layers, const isa::MachineConfig& config, const Dram& dram)
-      : instructions_(instructions),
+      : headers_(headers),
         tags_(tags),
         works_(works),
         layers_(layers),
@@ -68,7 +68,7 @@ class Replay {
         in_flight_(std::max(1, config.reads_in_flight)),
         writes_in_flight_(std::max(1, config.writes_in_flight)) {
     number_waits();
-    words_.reserve(instructions.size());
+    words_.reserve(headers.size());
     for (int64_t k = 0; k < timing::fetch::kWordsAhead; ++k) request_word(0);
   }
 
@@ -102,11 +102,11 @@ class Replay {
   /// What each instruction waits for, as numbers of signals from the start: the latest counts that the 16 bits can
   /// mean, as the stream is a topological order.
   void number_waits() {
-    waits_.resize(instructions_.size());
-    conditions_.resize(instructions_.size());
+    waits_.resize(headers_.size());
+    conditions_.resize(headers_.size());
     std::array<int64_t, isa::kEngines> signals{};
-    for (size_t i = 0; i < instructions_.size(); ++i) {
-      const isa::Header& header = isa::header_of(instructions_[i]);
+    for (size_t i = 0; i < headers_.size(); ++i) {
+      const isa::Header& header = headers_[i];
       waits_[i].fill(0);
       conditions_[i] = 0;
       for (const isa::Wait& wait : header.waits) {
@@ -116,7 +116,7 @@ class Replay {
         auto& number = waits_[i][static_cast<size_t>(wait.engine)];
         number = std::max(number, count - static_cast<uint16_t>(count - wait.count));
       }
-      const auto target = works_[i].engine;
+      const auto target = works_[i]->engine;
       if (!target) continue;
       engine(*target).program.push_back(i);
       if (header.signal) ++signals[static_cast<size_t>(*target)];
@@ -138,8 +138,8 @@ class Replay {
 
   /// Whether the next instruction's queue is known to have room.
   bool dispatchable() const {
-    if (fetched_ == instructions_.size()) return false;
-    const auto target = works_[fetched_].engine;
+    if (fetched_ == headers_.size()) return false;
+    const auto target = works_[fetched_]->engine;
     if (!target) {
       return std::all_of(engines_.begin(), engines_.end(), [](const Engine& e) { return e.taken == e.dispatched; });
     }
@@ -149,7 +149,7 @@ class Replay {
 
   /// Books the next word of the program, which FETCH requests in cycle `at`. Words come in order.
   void request_word(int64_t at) {
-    if (words_.size() == instructions_.size()) return;
+    if (words_.size() == headers_.size()) return;
     const int64_t beats = std::max<int64_t>(1, timing::fetch::word_beats(config_));
     const int64_t seen = at + timing::bus::kAddress + latency_ + timing::bus::kSeen;
     words_.push_back({at, bus_.move(std::max(seen, words_.empty() ? 0 : words_.back().end), slots(beats))});
@@ -165,7 +165,7 @@ class Replay {
 
   /// Dispatches the next instruction where its queue has room. FETCH then requests one more word.
   void dispatch() {
-    const auto target = works_[fetched_].engine;
+    const auto target = works_[fetched_]->engine;
     const int64_t in_register = std::max(words_[fetched_].end, dispatched_);
     request_word(in_register + 1);
     dispatched_ = in_register + timing::fetch::kCheck;
@@ -203,8 +203,8 @@ class Replay {
     const size_t i = e.program[e.taken++];
     e.ready.reset();
     e.takes.push_back(turn.take);
-    const int64_t complete = work(static_cast<isa::Engine>(turn.engine), works_[i], turn.take, tags_[i]);
-    if (isa::header_of(instructions_[i]).signal) e.signals.push_back(complete);
+    const int64_t complete = work(static_cast<isa::Engine>(turn.engine), *works_[i], turn.take, tags_[i]);
+    if (headers_[i].signal) e.signals.push_back(complete);
     last_ = std::max(last_, complete);
   }
 
@@ -368,9 +368,9 @@ class Replay {
     return result;
   }
 
-  std::span<const isa::Instruction> instructions_;
+  std::span<const isa::Header> headers_;
   std::span<const uint32_t> tags_;
-  std::span<const Work> works_;
+  std::span<const Work* const> works_;
   size_t layers_;
   const isa::MachineConfig& config_;
   int64_t latency_;         // of DRAM
@@ -399,13 +399,28 @@ class Replay {
 
 Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
                    const isa::MachineConfig& config, const Dram& dram) {
-  const std::vector<Work> works = works_of(instructions, config);
+  WorkPool pool;
+  const Works works = pool.add(instructions, config);
   return predict(instructions, tags, works, layers, config, dram);
 }
 
 Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags,
-                   std::span<const Work> works, size_t layers, const isa::MachineConfig& config, const Dram& dram) {
-  return Replay(instructions, tags, works, layers, config, dram).run();
+                   std::span<const Work* const> works, size_t layers, const isa::MachineConfig& config,
+                   const Dram& dram) {
+  std::vector<isa::Header> headers;
+  headers.reserve(instructions.size());
+  for (const isa::Instruction& instruction : instructions) headers.push_back(isa::header_of(instruction));
+  return predict(headers, tags, works, layers, config, dram);
+}
+
+Prediction predict(std::span<const isa::Header> headers, std::span<const uint32_t> tags,
+                   std::span<const Work* const> works, size_t layers, const isa::MachineConfig& config,
+                   const Dram& dram) {
+  return Replay(headers, tags, works, layers, config, dram).run();
+}
+
+Prediction predict(const Ordered& stream, size_t layers, const isa::MachineConfig& config, const Dram& dram) {
+  return predict(stream.headers, stream.tags, stream.works, layers, config, dram);
 }
 
 }  // namespace tessera::emit

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "compiler/emit/synchronise.h"
 #include "compiler/emit/work.h"
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
@@ -31,6 +32,12 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
                    const isa::MachineConfig& config, const Dram& dram = {});
 /// The same for instructions whose work is known.
 Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags,
-                   std::span<const Work> works, size_t layers, const isa::MachineConfig& config, const Dram& dram = {});
+                   std::span<const Work* const> works, size_t layers, const isa::MachineConfig& config,
+                   const Dram& dram = {});
+/// The same without instructions.
+Prediction predict(std::span<const isa::Header> headers, std::span<const uint32_t> tags,
+                   std::span<const Work* const> works, size_t layers, const isa::MachineConfig& config,
+                   const Dram& dram = {});
+Prediction predict(const Ordered& stream, size_t layers, const isa::MachineConfig& config, const Dram& dram = {});
 
 }  // namespace tessera::emit

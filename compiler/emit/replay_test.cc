@@ -63,7 +63,7 @@ void compare(const std::vector<isa::Instruction>& program, const isa::MachineCon
              wanted = static_cast<double>(simulated(program, config, latency));
   EXPECT_LT(predicted, (1 + above) * wanted + 20);
   EXPECT_GT(predicted, (1 - below) * wanted - 20);
-  EXPECT_LE(static_cast<double>(least_cycles(program, works_of(program, config), config, dram)), wanted);
+  EXPECT_LE(static_cast<double>(least_cycles(program, WorkPool().add(program, config), config, dram)), wanted);
 }
 
 /// Beside other engines a burst waits for the bus, for which the replay adds up to a sixteenth of the latency: the

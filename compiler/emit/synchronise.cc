@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -188,11 +189,14 @@ class Dependences {
   SynchroniseSummary& summary_;
 };
 
-isa::Fence make_fence(isa::Engine engine, bool signal) {
-  isa::Fence fence;
-  fence.engine = engine;
-  fence.header.signal = signal;
-  return fence;
+/// The work of what waits and signals alone: a fence of an engine, or FINISH, which FETCH executes.
+const Work* work_of_fence(std::optional<isa::Engine> engine) {
+  static const std::array<Work, isa::kEngines + 1> kWorks = [] {
+    std::array<Work, isa::kEngines + 1> works;
+    for (size_t e = 0; e < isa::kEngines; ++e) works[e].engine = static_cast<isa::Engine>(e);
+    return works;
+  }();
+  return &kWorks[engine ? static_cast<size_t>(*engine) : isa::kEngines];
 }
 
 /// Writes the stream: counts of signals for the plans, and the barriers between them.
@@ -201,17 +205,16 @@ class Writer {
   Writer(const isa::MachineConfig& config, int64_t signals_between_barriers, size_t instructions,
          SynchroniseSummary& summary)
       : config_(config), between_(static_cast<uint64_t>(signals_between_barriers)), summary_(summary) {
-    result_.reserve(instructions + 8);
-    tags_.reserve(instructions + 8);
-    works_.reserve(instructions + 8);
+    result_.headers.reserve(instructions + 1);
+    result_.tags.reserve(instructions + 1);
+    result_.works.reserve(instructions + 1);
+    result_.sources.reserve(instructions + 1);
   }
 
-  void add(const isa::Instruction& given, uint32_t tag, const Work& work, const Plan& plan) {
-    isa::Instruction instruction = given;
-    if (barrier_due()) barrier(tags_.empty() ? tag : tags_.back());
+  void add(uint32_t source, uint32_t tag, const Work* work, const Plan& plan) {
+    if (barrier_due()) barrier(result_.tags.empty() ? tag : result_.tags.back());
+    isa::Header header;
     if (plan.engine >= 0) {
-      isa::Header& header = isa::header_of(instruction);
-      header = {};
       for (size_t e = 0; e < plan.wait.size(); ++e) {
         // A wait for an instruction before the last barrier is already served by it.
         if (plan.wait[e] > passed_[e]) wait_on(header, e, count_[e][plan.wait[e] - 1]);
@@ -221,24 +224,23 @@ class Writer {
       if (plan.signal) ++signals_[self];
       count_[self].push_back(signals_[self]);
     }
-    push(instruction, tag, work);
+    push(header, tag, work, source);
   }
 
-  void finish(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags, std::vector<Work>& works) {
-    push(isa::Finish{}, tags_.empty() ? 0 : tags_.back());
-    instructions = std::move(result_);
-    tags = std::move(tags_);
-    works = std::move(works_);
+  Ordered finish() {
+    push({}, result_.tags.empty() ? 0 : result_.tags.back(), work_of_fence(std::nullopt), Ordered::kAdded);
+    return std::move(result_);
   }
 
  private:
-  void push(const isa::Instruction& instruction, uint32_t tag) {
-    push(instruction, tag, work_of(instruction, config_));
+  void push(const isa::Header& header, uint32_t tag, const Work* work, uint32_t source) {
+    result_.headers.push_back(header);
+    result_.tags.push_back(tag);
+    result_.works.push_back(work);
+    result_.sources.push_back(source);
   }
-  void push(const isa::Instruction& instruction, uint32_t tag, const Work& work) {
-    result_.push_back(instruction);
-    tags_.push_back(tag);
-    works_.push_back(work);
+  void fence(size_t engine, const isa::Header& header, uint32_t tag) {
+    push(header, tag, work_of_fence(static_cast<isa::Engine>(engine)), Ordered::kAdded);
   }
 
   void wait_on(isa::Header& header, size_t engine, uint64_t signals) {
@@ -261,21 +263,21 @@ class Writer {
   /// All engines meet: each signals, LOAD waits for the others, and the others for LOAD.
   void barrier(uint32_t tag) {
     ++summary_.barriers;
-    isa::Fence meet = make_fence(isa::Engine::kLoad, true);
+    isa::Header signal, meet;
+    signal.signal = meet.signal = true;
     for (size_t e = 1; e < signals_.size(); ++e) {
-      push(make_fence(static_cast<isa::Engine>(e), true), tag);
-      wait_on(meet.header, e, ++signals_[e]);
+      fence(e, signal, tag);
+      wait_on(meet, e, ++signals_[e]);
     }
-    push(meet, tag);
+    fence(0, meet, tag);
     ++signals_[0];
     // As many fences as a queue holds: FETCH cannot pass while an engine still has something from before the barrier,
     // which bounds how far any timeline can run ahead of a condition that is still queued.
     for (size_t e = 0; e < signals_.size(); ++e) {
-      const auto engine = static_cast<isa::Engine>(e);
-      isa::Fence leave = make_fence(engine, false);
-      if (e != 0) wait_on(leave.header, 0, signals_[0]);
-      push(leave, tag);
-      for (int i = 0; i < config_.queue_depth(engine) + 1; ++i) push(make_fence(engine, false), tag);
+      isa::Header leave;
+      if (e != 0) wait_on(leave, 0, signals_[0]);
+      fence(e, leave, tag);
+      for (int i = 0; i < config_.queue_depth(static_cast<isa::Engine>(e)) + 1; ++i) fence(e, {}, tag);
     }
     at_barrier_ = signals_;
     for (size_t e = 0; e < passed_.size(); ++e) passed_[e] = static_cast<uint32_t>(count_[e].size());
@@ -283,37 +285,66 @@ class Writer {
 
   const isa::MachineConfig& config_;
   const uint64_t between_;  // signals of an engine from one barrier to the next, at most
-  std::vector<isa::Instruction> result_;
-  std::vector<uint32_t> tags_;
-  std::vector<Work> works_;
+  Ordered result_;
   std::array<uint64_t, isa::kEngines> signals_{}, at_barrier_{};
   Clock passed_{};                                          // instructions of each engine before the last barrier
   std::array<std::vector<uint64_t>, isa::kEngines> count_;  // timeline once the instruction has signalled
   SynchroniseSummary& summary_;
 };
 
+/// The instruction at a place where none of the given ones stands.
+isa::Instruction added(const Work& work) {
+  if (!work.engine) return isa::Finish{};
+  isa::Fence fence;
+  fence.engine = *work.engine;
+  return fence;
+}
+
 }  // namespace
 
-SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
-                               const isa::MachineConfig& config, const SynchroniseOptions& options) {
-  std::vector<Work> works = works_of(instructions, config);
-  return synchronise(instructions, tags, works, config, options);
+Ordered in_order(std::span<const Work* const> works, std::span<const uint32_t> tags, const isa::MachineConfig& config,
+                 const SynchroniseOptions& options, SynchroniseSummary* summary) {
+  TESSERA_INVARIANT(tags.size() == works.size(), "one tag for each work");
+  TESSERA_INVARIANT(options.signals_between_barriers >= 1 && options.signals_between_barriers <= 32000,
+                    "barriers too far apart");
+  SynchroniseSummary own;
+  SynchroniseSummary& counts = summary != nullptr ? *summary : own;
+  Dependences dependences(works.size(), options.slides, counts);
+  for (const Work* work : works) dependences.add(*work);
+  const std::vector<Plan> plans = dependences.take();
+  Writer writer(config, options.signals_between_barriers, works.size(), counts);
+  for (size_t i = 0; i < works.size(); ++i) writer.add(static_cast<uint32_t>(i), tags[i], works[i], plans[i]);
+  return writer.finish();
 }
 
 SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
-                               std::vector<Work>& works, const isa::MachineConfig& config,
-                               const SynchroniseOptions& options) {
-  TESSERA_INVARIANT(tags.size() == instructions.size() && works.size() == instructions.size(),
-                    "one tag and one work for each instruction");
-  TESSERA_INVARIANT(options.signals_between_barriers >= 1 && options.signals_between_barriers <= 32000,
-                    "barriers too far apart");
+                               const isa::MachineConfig& config, const SynchroniseOptions& options) {
+  WorkPool pool;
+  Works works = pool.add(instructions, config);
+  return synchronise(instructions, tags, works, config, options);
+}
+
+SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags, Works& works,
+                               const isa::MachineConfig& config, const SynchroniseOptions& options) {
+  TESSERA_INVARIANT(works.size() == instructions.size(), "one work for each instruction");
   SynchroniseSummary summary;
-  Dependences dependences(instructions.size(), options.slides, summary);
-  for (const Work& work : works) dependences.add(work);
-  const std::vector<Plan> plans = dependences.take();
-  Writer writer(config, options.signals_between_barriers, instructions.size(), summary);
-  for (size_t i = 0; i < instructions.size(); ++i) writer.add(instructions[i], tags[i], works[i], plans[i]);
-  writer.finish(instructions, tags, works);
+  Ordered ordered = in_order(works, tags, config, options, &summary);
+  std::vector<isa::Instruction> result;
+  if (summary.barriers == 0)
+    result = std::move(instructions);
+  else
+    result.reserve(ordered.sources.size());
+  for (size_t i = result.size(); i < ordered.sources.size(); ++i) {
+    const uint32_t source = ordered.sources[i];
+    result.push_back(source == Ordered::kAdded ? added(*ordered.works[i]) : instructions[source]);
+  }
+  for (size_t i = 0; i < result.size(); ++i) {
+    // What FETCH executes keeps its own.
+    if (ordered.works[i]->engine) isa::header_of(result[i]) = ordered.headers[i];
+  }
+  instructions = std::move(result);
+  tags = std::move(ordered.tags);
+  works = std::move(ordered.works);
   return summary;
 }
 

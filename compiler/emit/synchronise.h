@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "compiler/emit/work.h"
@@ -30,13 +31,26 @@ struct SynchroniseSummary {
   int64_t barriers = 0;
 };
 
+/// A stream in its order, without its instructions. Vectors have an element for each place.
+struct Ordered {
+  static constexpr uint32_t kAdded = ~uint32_t{0};
+  std::vector<isa::Header> headers;
+  std::vector<uint32_t> tags;
+  Works works;
+  std::vector<uint32_t> sources;  // which of the given instructions stands there; kAdded: a barrier's fence, or FINISH
+};
+
+/// Waits, signals and barriers of instructions whose work is known, and FINISH behind them. A barrier and FINISH take
+/// the tag of the instruction before.
+Ordered in_order(std::span<const Work* const> works, std::span<const uint32_t> tags, const isa::MachineConfig& config,
+                 const SynchroniseOptions& options = {}, SynchroniseSummary* summary = nullptr);
+
 /// Sets headers, inserts barriers (fences) and appends FINISH. `tags` has an element for each instruction and is kept
 /// in step: a barrier and FINISH take the tag of the instruction before.
 SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
                                const isa::MachineConfig& config, const SynchroniseOptions& options = {});
 /// The same for instructions whose work is known; `works` is kept in step, too.
-SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
-                               std::vector<Work>& works, const isa::MachineConfig& config,
-                               const SynchroniseOptions& options = {});
+SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags, Works& works,
+                               const isa::MachineConfig& config, const SynchroniseOptions& options = {});
 
 }  // namespace tessera::emit

@@ -23,10 +23,10 @@ Work work_of(const isa::Instruction& instruction, const isa::MachineConfig& conf
   return work;
 }
 
-std::vector<Work> works_of(std::span<const isa::Instruction> instructions, const isa::MachineConfig& config) {
-  std::vector<Work> works;
+Works WorkPool::add(std::span<const isa::Instruction> instructions, const isa::MachineConfig& config) {
+  Works works;
   works.reserve(instructions.size());
-  for (const isa::Instruction& instruction : instructions) works.push_back(work_of(instruction, config));
+  for (const isa::Instruction& instruction : instructions) works.push_back(add(instruction, config));
   return works;
 }
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "compiler/emit/duration.h"
@@ -31,6 +33,41 @@ struct Work {
 };
 
 Work work_of(const isa::Instruction& instruction, const isa::MachineConfig& config);
-std::vector<Work> works_of(std::span<const isa::Instruction> instructions, const isa::MachineConfig& config);
+
+/// What each instruction of a stream asks for, in order.
+using Works = std::vector<const Work*>;
+
+/// Where works stand as long as it lives, at addresses that stay. A copy shares what stands there, and what either of
+/// them adds later is its own; so streams that have most of their instructions in common have their works in common.
+class WorkPool {
+ public:
+  WorkPool() = default;
+  WorkPool(const WorkPool& other) { share(other); }
+  WorkPool(WorkPool&&) = default;
+  WorkPool& operator=(const WorkPool& other) { return *this = WorkPool(other); }
+  WorkPool& operator=(WorkPool&&) = default;
+  ~WorkPool() = default;
+
+  /// What stands in another one stands here, too.
+  void share(const WorkPool& other) {
+    shared_.insert(shared_.end(), other.shared_.begin(), other.shared_.end());
+    if (other.own_) shared_.push_back(other.own_);
+  }
+  const Work* add(Work work) {
+    if (!own_) own_ = std::make_shared<Blocks>();
+    if (own_->empty() || own_->back().size() == kBlock) own_->emplace_back().reserve(kBlock);
+    return &own_->back().emplace_back(std::move(work));
+  }
+  const Work* add(const isa::Instruction& instruction, const isa::MachineConfig& config) {
+    return add(work_of(instruction, config));
+  }
+  Works add(std::span<const isa::Instruction> instructions, const isa::MachineConfig& config);
+
+ private:
+  static constexpr size_t kBlock = 64;
+  using Blocks = std::vector<std::vector<Work>>;
+  std::vector<std::shared_ptr<const Blocks>> shared_;
+  std::shared_ptr<Blocks> own_;
+};
 
 }  // namespace tessera::emit

@@ -34,11 +34,10 @@ emit::SynchroniseOptions order_of(const MemoryPlan& plan, const Options& options
 Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::SynchroniseOptions& order,
                   const Options& options, bool judged, bool thorough) {
   const isa::MachineConfig& config = lowered.config;
-  const Emitter::Judge judge = [&](std::vector<isa::Instruction> stream, std::vector<uint32_t> tags,
-                                   std::vector<emit::Work> works, size_t count) {
+  const Emitter::Judge judge = [&](std::span<const emit::Work* const> works, std::span<const uint32_t> tags,
+                                   size_t count) {
     heed_stop(options);
-    emit::synchronise(stream, tags, works, config, order);
-    return emit::predict(stream, tags, works, count, config,
+    return emit::predict(emit::in_order(works, tags, config, order), count, config,
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes});
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;

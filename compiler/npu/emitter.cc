@@ -141,7 +141,8 @@ int64_t Emitter::pushed() const {
 Forwarded Emitter::forward(const ArenaBytes& results, const std::set<size_t>& loads) {
   std::vector<Streamed> stream;
   for (const Step& step : steps_) {
-    for (size_t i = 0; i < step.instructions.size(); ++i) stream.push_back({step.instructions[i], step.works[i], true});
+    for (size_t i = 0; i < step.instructions.size(); ++i)
+      stream.push_back({step.instructions[i], *step.pushed[i].work, true});
   }
   const Forwarded done = npu::forward(stream, results, config, loads);
   if (!done.changed) return done;
@@ -150,13 +151,14 @@ Forwarded Emitter::forward(const ArenaBytes& results, const std::set<size_t>& lo
     Step rest;
     rest.fetches = std::move(step.fetches);
     for (size_t i = 0; i < step.instructions.size(); ++i, ++next) {
-      stream_bytes_of(step.layers[i])[static_cast<size_t>(step.streams[i])] -= step.works[i].dram_bytes;
+      Pushed pushed = step.pushed[i];
+      int64_t& bytes = stream_bytes_of(pushed.layer)[static_cast<size_t>(pushed.stream)];
+      bytes -= pushed.work->dram_bytes;
       if (!next->kept) continue;
-      stream_bytes_of(step.layers[i])[static_cast<size_t>(step.streams[i])] += next->work.dram_bytes;
+      bytes += next->work.dram_bytes;
+      pushed.work = pool.add(std::move(next->work));
       rest.instructions.push_back(std::move(next->instruction));
-      rest.works.push_back(std::move(next->work));
-      rest.layers.push_back(step.layers[i]);
-      rest.streams.push_back(step.streams[i]);
+      rest.pushed.push_back(pushed);
     }
     step = std::move(rest);
   }

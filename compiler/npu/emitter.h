@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -62,15 +63,14 @@ class Emitter {
   void push(const isa::Instruction& instruction) {
     if (steps_.empty()) begin_step();
     steps_.back().instructions.push_back(instruction);
-    steps_.back().works.push_back(emit::work_of(instruction, config));
-    steps_.back().layers.push_back(layer);
-    steps_.back().streams.push_back(Stream::kInstructions);
+    steps_.back().pushed.push_back({pool.add(instruction, config), layer, Stream::kInstructions});
   }
   /// A transfer, and what it is for.
   void push(const isa::Instruction& instruction, Stream stream) {
     push(instruction);
-    steps_.back().streams.back() = stream;
-    stream_bytes_of(layer)[static_cast<size_t>(stream)] += steps_.back().works.back().dram_bytes;
+    Pushed& pushed = steps_.back().pushed.back();
+    pushed.stream = stream;
+    stream_bytes_of(layer)[static_cast<size_t>(stream)] += pushed.work->dram_bytes;
   }
 
   /// Entries of WGT that this step needs from the constants; they may be fetched in earlier steps.
@@ -100,15 +100,17 @@ class Emitter {
   /// Instructions that have been pushed, without the fetches of weights.
   int64_t pushed() const;
 
-  /// What a stream takes: its cycles, and those of each tag. Instructions in order of execution, their tags (as many
-  /// as the last number says) and their work.
-  using Judge = std::function<emit::Prediction(std::vector<isa::Instruction>, std::vector<uint32_t>,
-                                               std::vector<emit::Work>, size_t)>;
+  /// What a stream takes: its cycles, and those of each tag. The works of instructions in order of execution, and their
+  /// tags (as many as the last number says).
+  using Judge = std::function<emit::Prediction(std::span<const emit::Work* const>, std::span<const uint32_t>, size_t)>;
   /// The whole stream, in order of execution one at a time. Weights are fetched in pieces as soon as their place is
   /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. What time the bus has
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
   /// wins. Ends the collection. Returns the cycles of the stream; nothing without a judge.
   int64_t assemble(bool prefetch, const Judge& judge = nullptr, bool thorough = true);
+
+  /// What assemble() would make without a judge, as it stands in order; `pool` receives where its works stand.
+  emit::Ordered ordered(bool prefetch, emit::WorkPool& pool) const;
 
   /// The TABLE slot that holds a table of 256 bytes, loaded when it is not there; it stays until release_tables().
   /// Several tables stand behind each other. Errors: kDoesNotFit.
@@ -125,7 +127,8 @@ class Emitter {
   ConstantPool constants;
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;
-  std::vector<emit::Work> works;  // of the instructions
+  emit::Works works;  // of the instructions
+  emit::WorkPool pool;
   uint32_t layer = 0;
   /// DRAM bytes by layer and Stream, the fetch of instructions not counted.
   std::vector<std::array<int64_t, kStreams>> stream_bytes;
@@ -144,11 +147,15 @@ class Emitter {
     uint32_t layer = 0;
     bool scales = false;
   };
+  /// What is known of an instruction of a step.
+  struct Pushed {
+    const emit::Work* work = nullptr;
+    uint32_t layer = 0;
+    Stream stream = Stream::kInstructions;  // what a transfer is for
+  };
   struct Step {
     std::vector<isa::Instruction> instructions;
-    std::vector<emit::Work> works;
-    std::vector<uint32_t> layers;
-    std::vector<Stream> streams;  // what each transfer is for
+    std::vector<Pushed> pushed;  // of the instructions
     std::vector<ConstantFetch> fetches;
 
     void copy(const Step& other, size_t k);
@@ -164,11 +171,13 @@ class Emitter {
   struct Part;
   class Placing;
   struct Timeline;
-  Profile profile_of(const std::vector<emit::Work>& step) const;
+  Profile profile_of(std::span<const Pushed> step) const;
   /// Each fetch by itself, in the order of the steps, as late as the bus has time.
   Fetches place_apart(std::vector<Profile> profiles, const Pieces& pieces) const;
   /// All fetches at once (fetches.cc).
   Fetches place_together(std::vector<Profile> profiles, const Pieces& pieces) const;
+  /// Each fetch in front of its own step.
+  Fetches unmoved() const;
   /// With a judge also the cycles of the whole stream.
   std::pair<Fetches, int64_t> best_fetches(const Judge& judge, bool thorough) const;
   /// Cycles of the bus that an instruction with its own word takes.

@@ -236,7 +236,7 @@ void Exhaustion::look(const CourseGroup& group, const Waiting& at) {
 }
 
 int64_t Exhaustion::least(const schedule::InstructionStream& stream) const {
-  return emit::least_cycles(stream.instructions, *stream.works, machine_.config,
+  return emit::least_cycles(stream.instructions, stream.works, machine_.config,
                             {machine_.dram_latency_cycles, machine_.dram_bandwidth_bytes});
 }
 

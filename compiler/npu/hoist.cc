@@ -5,6 +5,7 @@
 // Parameters that are many, as a classifier's, become fetches that are placed as those of weights are (fetches.cc):
 // where all steps before are bound by their weights they come before these.
 #include <algorithm>
+#include <span>
 
 #include "compiler/npu/steps.h"
 
@@ -44,39 +45,35 @@ bool holds_back(const emit::Work& work, const Places& fetch) {
   });
 }
 
-bool holds_back(const std::vector<emit::Work>& works, size_t end, const Places& fetch) {
-  return std::any_of(works.begin(), works.begin() + static_cast<std::ptrdiff_t>(end),
-                     [&](const emit::Work& work) { return holds_back(work, fetch); });
+template <typename Pushed>
+bool holds_back(std::span<const Pushed> step, const Places& fetch) {
+  return std::any_of(step.begin(), step.end(), [&](const Pushed& pushed) { return holds_back(*pushed.work, fetch); });
 }
 
 }  // namespace
 
 void Emitter::Step::copy(const Step& other, size_t k) {
   instructions.push_back(other.instructions[k]);
-  works.push_back(other.works[k]);
-  layers.push_back(other.layers[k]);
-  streams.push_back(other.streams[k]);
+  pushed.push_back(other.pushed[k]);
 }
 
 void Emitter::Step::take(Step& other, size_t k) {
   const auto at = static_cast<std::ptrdiff_t>(k);
   copy(other, k);
   other.instructions.erase(other.instructions.begin() + at);
-  other.works.erase(other.works.begin() + at);
-  other.layers.erase(other.layers.begin() + at);
-  other.streams.erase(other.streams.begin() + at);
+  other.pushed.erase(other.pushed.begin() + at);
 }
 
 bool Emitter::hoist_factors() {
   std::vector<Profile> profiles;
   profiles.reserve(steps_.size());
-  for (const Step& step : steps_) profiles.push_back(profile_of(step.works));
+  for (const Step& step : steps_) profiles.push_back(profile_of(step.pushed));
   /// The step behind which there is time for the fetch.
   const auto step_for = [&](size_t from, const Places& fetch, int64_t cycles) -> std::optional<size_t> {
     int64_t budget = 0;
     for (size_t s = from; s-- > 0;) {
       for (size_t ahead = 0; ahead <= std::min(kRunAhead, s); ++ahead) {
-        if (holds_back(steps_[s - ahead].works, steps_[s - ahead].works.size(), fetch)) return std::nullopt;
+        if (holds_back(std::span<const Pushed>(steps_[s - ahead].pushed), fetch)) return std::nullopt;
       }
       budget += profiles[s].spare;
       if (budget >= cycles) return s;
@@ -85,11 +82,12 @@ bool Emitter::hoist_factors() {
   };
   bool moved = false;
   for (size_t i = 1; i < steps_.size(); ++i) {
-    for (size_t k = 0; k < steps_[i].works.size();) {
-      const emit::Work work = steps_[i].works[k];
+    for (size_t k = 0; k < steps_[i].pushed.size();) {
+      const std::span<const Pushed> step = steps_[i].pushed;
+      const emit::Work& work = *step[k].work;
       const auto fetch = run_time_factor(work);
       const int64_t cycles = fetch ? bus_cycles(work) : 0;
-      const auto to = fetch && !holds_back(steps_[i].works, k, *fetch) ? step_for(i, *fetch, cycles) : std::nullopt;
+      const auto to = fetch && !holds_back(step.first(k), *fetch) ? step_for(i, *fetch, cycles) : std::nullopt;
       if (!to) {
         ++k;
         continue;
@@ -126,10 +124,10 @@ bool Emitter::free_parameters() {
   for (Step& step : steps_) {
     Step kept;
     kept.fetches = std::move(step.fetches);
-    for (size_t k = 0; k < step.works.size(); ++k) {
-      const auto fetch = parameters_of(step.instructions[k], step.layers[k]);
-      const auto touches = [&](const emit::Work& work) { return profile_of({work}).uses(*fetch); };
-      const auto before = step.works.begin(), at = before + static_cast<std::ptrdiff_t>(k);
+    for (size_t k = 0; k < step.pushed.size(); ++k) {
+      const auto fetch = parameters_of(step.instructions[k], step.pushed[k].layer);
+      const auto touches = [&](const Pushed& pushed) { return profile_of({&pushed, 1}).uses(*fetch); };
+      const auto before = step.pushed.begin(), at = before + static_cast<std::ptrdiff_t>(k);
       if (!fetch || fetch->entries * entry_cycles(*fetch) < kLeast || std::any_of(before, at, touches)) {
         kept.copy(step, k);
       } else {

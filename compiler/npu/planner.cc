@@ -72,6 +72,12 @@ std::string plan_key(const ChainPlan& plan) {
   return printer.take();
 }
 
+std::string choice_key(const Unit& unit) {
+  std::string key = unit.chain ? plan_key(unit.chain->plan) : "";
+  for (const Schedule& schedule : unit.schedules) key += plan_key(schedule);
+  return key;
+}
+
 std::string rounded(double value) {
   std::array<char, 32> text;
   std::snprintf(text.data(), text.size(), "%.0f", value);
@@ -647,12 +653,6 @@ struct Choices {
   std::vector<SearchLog::Candidate> candidates;
 };
 
-std::string choice_key(const Unit& unit) {
-  std::string key = unit.chain ? plan_key(unit.chain->plan) : "";
-  for (const Schedule& schedule : unit.schedules) key += plan_key(schedule);
-  return key;
-}
-
 /// Units of a range; one that has the `other`'s operations is replaced by it.
 std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, size_t end,
                                  const Unit* other = nullptr) {
@@ -666,6 +666,7 @@ std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, s
 
 void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
   placed_ = &plan.placements;
+  known_.clear();
   std::vector<bool> changed(units.size() + 1, false);
   for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u);
   look_again(units, plan, changed);
@@ -727,9 +728,9 @@ bool Planner::bound_by_bus(const Unit& unit) const {
   lower_unit(unit, emitter, infos);
   emitter.assemble(false);
   int64_t beats = 0, products = 0;
-  for (const emit::Work& work : emitter.works) {
-    beats += work.duration.beats;
-    if (work.engine == isa::Engine::kGemm) products += work.duration.engine;
+  for (const emit::Work* work : emitter.works) {
+    beats += work->duration.beats;
+    if (work->engine == isa::Engine::kGemm) products += work->duration.engine;
   }
   return products > 0 && beats * config_.axi_bytes > products * emitter.bus_bytes;
 }
@@ -752,6 +753,20 @@ std::optional<Cost> Planner::whole(const std::vector<const Unit*>& units, const 
 
 std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
   if (!replays()) return std::nullopt;
+  if (replays_ != nullptr) return replayed(units);
+  std::string key;
+  for (const Unit* unit : units) key += std::to_string(unit->first) + " " + choice_key(*unit);
+  {
+    const std::lock_guard lock(known_mutex_);
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  }
+  const std::optional<Cost> cost = replayed(units);
+  const std::lock_guard lock(known_mutex_);
+  known_.emplace(std::move(key), cost);
+  return cost;
+}
+
+std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units) {
   heed_stop(options_);
   const bool forwards = short_ && options_.forward != Forward::kNever;
   std::string key;
@@ -764,7 +779,8 @@ std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
         for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
         if (forwarded) emitter.forward(read_elsewhere(units), {});
       };
-      return hands_.front().judge->cost(lower_stream(config_, options_, infos.size(), append, &slots));
+      return hands_.front().judge->cost(
+          lower_stream(config_, options_, infos.size(), append, &slots, hands_.front().judge->wants()));
     };
     std::optional<Cost> best = cost(false);
     if (!forwards || !best) return best;

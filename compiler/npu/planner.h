@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -167,6 +168,7 @@ class Planner {
   /// Of units behind each other, those of a short stream with what stays on the chip; nothing where the judge looks at
   /// no streams.
   std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);
+  std::optional<schedule::Cost> replayed(const std::vector<const Unit*>& units);
   /// Of what the units write that which others read, or the user.
   ArenaBytes read_elsewhere(const std::vector<const Unit*>& units) const;
   /// Where the tensors stand that the units read and write.
@@ -183,8 +185,10 @@ class Planner {
   const schedule::Machine machine_;
   const schedule::Goal goal_;
   const std::vector<Placement> placements_;
-  const std::vector<Placement>* placed_ = &placements_;  // where tensors stand now
-  bool short_ = false;                                   // the stream has few instructions (kAsCompiled)
+  const std::vector<Placement>* placed_ = &placements_;         // where tensors stand now
+  std::map<std::string, std::optional<schedule::Cost>> known_;  // of units and their schedules, as tensors stand now
+  std::mutex known_mutex_;
+  bool short_ = false;  // the stream has few instructions (kAsCompiled)
   const std::vector<bool> feeds_;
   std::vector<Scope> scopes_;              // by operation: of its result
   std::map<size_t, std::string> reasons_;  // by operation: why no chain that begins with it can be

@@ -17,11 +17,11 @@
 
 namespace tessera::npu {
 
-/// A stream with the work, the layer and the step of each instruction.
+/// The work, the layer and the step of each instruction of a stream.
 struct Emitter::Timeline {
-  std::vector<isa::Instruction> instructions;
-  std::vector<emit::Work> works;
+  emit::Works works;
   std::vector<uint32_t> layers, steps;
+  emit::WorkPool fetches;  // the works of what is fetched
 };
 
 int64_t Emitter::bus_cycles(const emit::Work& work) const {
@@ -30,10 +30,11 @@ int64_t Emitter::bus_cycles(const emit::Work& work) const {
   return std::max(beats, work.engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
 }
 
-Emitter::Profile Emitter::profile_of(const std::vector<emit::Work>& step) const {
+Emitter::Profile Emitter::profile_of(std::span<const Pushed> step) const {
   Profile profile;
   int64_t gemm = 0, alu = 0;
-  for (const emit::Work& work : step) {
+  for (const Pushed& pushed : step) {
+    const emit::Work& work = *pushed.work;
     const emit::Duration& d = work.duration;
     const auto engine = work.engine;
     profile.bus += bus_cycles(work);
@@ -75,9 +76,9 @@ Emitter::ConstantFetch Emitter::part_of(const ConstantFetch& fetch, int64_t firs
 
 void Emitter::append_fetch(const ConstantFetch& fetch) {
   for (const isa::Instruction& load : loads_of(fetch)) {
-    works.push_back(emit::work_of(load, config));
+    works.push_back(pool.add(load, config));
     if (fetch.space == isa::Space::kWgt)  // parameters are counted where they are pushed
-      stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += works.back().dram_bytes;
+      stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += works.back()->dram_bytes;
     instructions.push_back(load);
     layer_of_instruction.push_back(fetch.layer);
   }
@@ -125,7 +126,6 @@ Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
   Timeline line;
   size_t count = 0;
   for (const Step& step : steps_) count += step.instructions.size() + 2 * step.fetches.size();
-  line.instructions.reserve(count);
   line.works.reserve(count);
   line.layers.reserve(count);
   line.steps.reserve(count);
@@ -134,26 +134,25 @@ Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
       if (pieces.empty()) return;
       for (const ConstantFetch& piece : pieces[i]) {
         for (const isa::Instruction& load : loads_of(piece)) {
-          line.instructions.push_back(load);
-          line.works.push_back(emit::work_of(load, config));
+          line.works.push_back(line.fetches.add(load, config));
           line.layers.push_back(piece.layer);
         }
       }
     };
     fetch(fetches.before);
-    const Step& step = steps_[i];
-    line.instructions.insert(line.instructions.end(), step.instructions.begin(), step.instructions.end());
-    line.works.insert(line.works.end(), step.works.begin(), step.works.end());
-    line.layers.insert(line.layers.end(), step.layers.begin(), step.layers.end());
+    for (const Pushed& pushed : steps_[i].pushed) {
+      line.works.push_back(pushed.work);
+      line.layers.push_back(pushed.layer);
+    }
     fetch(fetches.behind);
-    line.steps.resize(line.instructions.size(), static_cast<uint32_t>(i));
+    line.steps.resize(line.works.size(), static_cast<uint32_t>(i));
   }
   return line;
 }
 
 int64_t Emitter::predicted(const Fetches& fetches, const Judge& judge) const {
-  Timeline line = joined(fetches);
-  return judge(std::move(line.instructions), std::move(line.layers), std::move(line.works), 0).cycles;
+  const Timeline line = joined(fetches);
+  return judge(line.works, line.layers, 0).cycles;
 }
 
 /// The stream of least cycles by the judge. First of both ways to place fetches, by the profiles of single steps. A
@@ -163,7 +162,7 @@ int64_t Emitter::predicted(const Fetches& fetches, const Judge& judge) const {
 std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, bool thorough) const {
   std::vector<Profile> profiles;
   profiles.reserve(steps_.size());
-  for (const Step& step : steps_) profiles.push_back(profile_of(step.works));
+  for (const Step& step : steps_) profiles.push_back(profile_of(step.pushed));
   std::array<Fetches, 2> first = {place_apart(profiles, {}), {}};
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
@@ -189,8 +188,8 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, b
       cycles[k] = predicted(first[k], judge);
       return;
     }
-    Timeline bare = joined({});
-    timed = judge(std::move(bare.instructions), std::move(bare.steps), std::move(bare.works), steps_.size());
+    const Timeline bare = joined({});
+    timed = judge(bare.works, bare.steps, steps_.size());
   });
   take(first[0], cycles[0]);
   const auto place = take(first[1], cycles[1]) ? &Emitter::place_together : &Emitter::place_apart;
@@ -205,6 +204,20 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, b
   });
   for (size_t k = 0; k < others.size(); ++k) take(others[k], takes[k]);
   return {std::move(best), least};
+}
+
+Emitter::Fetches Emitter::unmoved() const {
+  Fetches fetches;
+  fetches.behind.resize(steps_.size());
+  for (const Step& step : steps_) fetches.before.push_back(step.fetches);
+  return fetches;
+}
+
+emit::Ordered Emitter::ordered(bool prefetch, emit::WorkPool& made) const {
+  Timeline line = joined(prefetch ? best_fetches(nullptr, false).first : unmoved());
+  made = std::move(line.fetches);
+  made.share(pool);
+  return emit::in_order(line.works, line.layers, config);
 }
 
 int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
@@ -228,16 +241,17 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
       attempt(&Emitter::free_parameters);
     }
   } else {
-    fetches.behind.resize(steps_.size());
-    for (const Step& step : steps_) fetches.before.push_back(step.fetches);
+    fetches = unmoved();
     if (judge) least = predicted(fetches, judge);
   }
   for (size_t i = 0; i < steps_.size(); ++i) {
     for (const ConstantFetch& fetch : fetches.before[i]) append_fetch(fetch);
     instructions.insert(instructions.end(), std::make_move_iterator(steps_[i].instructions.begin()),
                         std::make_move_iterator(steps_[i].instructions.end()));
-    works.insert(works.end(), steps_[i].works.begin(), steps_[i].works.end());
-    layer_of_instruction.insert(layer_of_instruction.end(), steps_[i].layers.begin(), steps_[i].layers.end());
+    for (const Pushed& pushed : steps_[i].pushed) {
+      works.push_back(pushed.work);
+      layer_of_instruction.push_back(pushed.layer);
+    }
     for (const ConstantFetch& fetch : fetches.behind[i]) append_fetch(fetch);
   }
   steps_.clear();

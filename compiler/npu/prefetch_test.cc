@@ -45,11 +45,10 @@ class Fetches : public testing::Test {
 
   /// What the stream does in order: products of a place, or a fetch into it ("+").
   std::string order() {
-    emitter_.assemble(true, [&](std::vector<isa::Instruction> stream, std::vector<uint32_t> tags,
-                                std::vector<emit::Work> works, size_t count) {
-      emit::synchronise(stream, tags, works, config_, {});
-      return emit::predict(stream, tags, works, count, config_, {});
-    });
+    emitter_.assemble(true,
+                      [&](std::span<const emit::Work* const> works, std::span<const uint32_t> tags, size_t count) {
+                        return emit::predict(emit::in_order(works, tags, config_), count, config_);
+                      });
     std::string result;
     for (const isa::Instruction& instruction : emitter_.instructions) {
       const auto* load = std::get_if<isa::Load>(&instruction);

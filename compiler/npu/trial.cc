@@ -12,6 +12,7 @@ namespace tessera::npu {
 
 using schedule::Cost;
 using schedule::InstructionStream;
+using schedule::Wanted;
 
 namespace {
 
@@ -38,6 +39,7 @@ class Replay : public StreamJudge {
 
  private:
   Cost run(const InstructionStream& stream) override { return replay(stream, machine_); }
+  schedule::Wanted wants() const override { return schedule::Wanted::kHeaders; }
   const schedule::Machine machine_;
 };
 
@@ -51,7 +53,7 @@ const schedule::RegisterCostModel kReplay(std::string(kReplayJudge), "the predic
 template <typename Plan>
 Cost StreamJudge::twice(const schedule::Subject& subject, const Plan& plan) {
   TESSERA_INVARIANT(subject.lowering != nullptr, "this judge needs instructions");
-  const std::array<InstructionStream, 2> streams = subject.lowering->once_and_twice(plan);
+  const std::array<InstructionStream, 2> streams = subject.lowering->once_and_twice(plan, wants());
   const Cost once = run(streams[0]);
   Cost cost = run(streams[1]);
   cost.cycles = static_cast<int64_t>((static_cast<double>(cost.cycles) - kFirst * static_cast<double>(once.cycles)) /
@@ -75,49 +77,69 @@ InstructionStream synchronised(Emitter&& emitter, const isa::MachineConfig& conf
                                const emit::SynchroniseOptions& order) {
   InstructionStream stream;
   stream.layers = layers;
-  for (const emit::Work& work : emitter.works) stream.dram_bytes += work.dram_bytes + isa::kInstructionBytes;
+  for (const emit::Work* work : emitter.works) stream.dram_bytes += work->dram_bytes + isa::kInstructionBytes;
   stream.computed = static_cast<int64_t>(emitter.instructions.size());
   emit::synchronise(emitter.instructions, emitter.layer_of_instruction, emitter.works, config, order);
   stream.instructions = std::move(emitter.instructions);
   stream.tags = std::move(emitter.layer_of_instruction);
-  stream.works = std::make_shared<const std::vector<emit::Work>>(std::move(emitter.works));
+  stream.works = std::move(emitter.works);
+  stream.pool = std::make_shared<const emit::WorkPool>(std::move(emitter.pool));
   return stream;
 }
 
 namespace {
 
-InstructionStream stream_of(Emitter&& emitter, const isa::MachineConfig& config, const Options& options,
-                            size_t layers) {
-  emitter.assemble(options.prefetch_weights && options.virtual_threads);
-  return synchronised(std::move(emitter), config, layers);
+/// The stream of an emitter, which it keeps.
+InstructionStream stream_of(const Emitter& emitter, const Options& options, size_t layers, Wanted wanted) {
+  const bool prefetch = options.prefetch_weights && options.virtual_threads;
+  if (wanted == Wanted::kInstructions) {
+    Emitter whole = emitter;
+    whole.assemble(prefetch);
+    return synchronised(std::move(whole), emitter.config, layers);
+  }
+  InstructionStream stream;
+  stream.layers = layers;
+  emit::WorkPool pool;
+  emit::Ordered ordered = emitter.ordered(prefetch, pool);
+  for (size_t i = 0; i < ordered.works.size(); ++i) {
+    if (ordered.sources[i] == emit::Ordered::kAdded) continue;
+    ++stream.computed;
+    stream.dram_bytes += ordered.works[i]->dram_bytes + isa::kInstructionBytes;
+  }
+  stream.headers = std::move(ordered.headers);
+  stream.tags = std::move(ordered.tags);
+  stream.works = std::move(ordered.works);
+  stream.pool = std::make_shared<const emit::WorkPool>(std::move(pool));
+  return stream;
 }
 
 /// The streams of append(0), and of append(0) and append(1), which is lowered once.
 template <typename Append>
 std::array<InstructionStream, 2> both_streams(const isa::MachineConfig& config, const Options& options, size_t layers,
-                                              SlotLog& slots, Append&& append) {
+                                              SlotLog& slots, Wanted wanted, Append&& append) {
   Emitter emitter(config, options, WeightBytes::kPlacesOnly);
   append(0, emitter);
-  InstructionStream once = stream_of(Emitter(emitter), config, options, layers);
+  InstructionStream once = stream_of(emitter, options, layers, wanted);
   append(1, emitter);
   slots = emitter.slots();
-  return {std::move(once), stream_of(std::move(emitter), config, options, layers)};
+  return {std::move(once), stream_of(emitter, options, layers, wanted)};
 }
 
 }  // namespace
 
 InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
-                               const std::function<void(Emitter&)>& append, SlotLog* slots) {
+                               const std::function<void(Emitter&)>& append, SlotLog* slots, Wanted wanted) {
   Emitter emitter(config, options, WeightBytes::kPlacesOnly);
   append(emitter);
   if (slots != nullptr) *slots = emitter.slots();
-  return stream_of(std::move(emitter), config, options, layers);
+  return stream_of(emitter, options, layers, wanted);
 }
 
 Cost replay(const InstructionStream& stream, const schedule::Machine& machine) {
   const emit::Dram dram{machine.dram_latency_cycles, machine.dram_bandwidth_bytes};
   const emit::Prediction prediction =
-      emit::predict(stream.instructions, stream.tags, *stream.works, 0, machine.config, dram);
+      stream.headers.empty() ? emit::predict(stream.instructions, stream.tags, stream.works, 0, machine.config, dram)
+                             : emit::predict(stream.headers, stream.tags, stream.works, 0, machine.config, dram);
   return {prediction.cycles, stream.dram_bytes, stream.computed};
 }
 
@@ -133,8 +155,9 @@ InstructionStream TaskLowering::lower(const schedule::Schedule& schedule, int ti
   return lower_stream(config_, options_, 1, all, &slots_);
 }
 
-std::array<InstructionStream, 2> TaskLowering::once_and_twice(const schedule::Schedule& schedule) const {
-  return both_streams(config_, options_, 1, slots_, [&](int i, Emitter& emitter) { append(schedule, i, emitter); });
+std::array<InstructionStream, 2> TaskLowering::once_and_twice(const schedule::Schedule& schedule, Wanted wanted) const {
+  return both_streams(config_, options_, 1, slots_, wanted,
+                      [&](int i, Emitter& emitter) { append(schedule, i, emitter); });
 }
 
 InstructionStream TaskLowering::lower(const schedule::ChainPlan&, int) const {
@@ -147,26 +170,23 @@ InstructionStream ChainLowering::lower(const schedule::Schedule&, int) const {
 
 void ChainLowering::append(const schedule::ChainPlan& plan, int i, Emitter& emitter) const {
   const schedule::Nest head = moved(*nests_.front(), i, true, false), tail = moved(*nests_.back(), i, false, true);
-  Chain here;
-  here.first = chain_.first;
-  here.tasks = chain_.tasks;
-  here.nests = nests_;
-  here.nests.front() = &head;
-  here.nests.back() = &tail;
-  here.plan = plan;
-  std::vector<LayerInfo> infos(chain_.first + chain_.size());
-  lower_chain(here, emitter, infos);
+  here_.nests = nests_;
+  here_.nests.front() = &head;
+  here_.nests.back() = &tail;
+  here_.plan = plan;
+  std::vector<LayerInfo> infos(here_.first + here_.size());
+  lower_chain(here_, emitter, infos);
 }
 
 InstructionStream ChainLowering::lower(const schedule::ChainPlan& plan, int times) const {
   const auto all = [&](Emitter& emitter) {
     for (int i = 0; i < times; ++i) append(plan, i, emitter);
   };
-  return lower_stream(config_, options_, chain_.first + chain_.size(), all, &slots_);
+  return lower_stream(config_, options_, here_.first + here_.size(), all, &slots_);
 }
 
-std::array<InstructionStream, 2> ChainLowering::once_and_twice(const schedule::ChainPlan& plan) const {
-  return both_streams(config_, options_, chain_.first + chain_.size(), slots_,
+std::array<InstructionStream, 2> ChainLowering::once_and_twice(const schedule::ChainPlan& plan, Wanted wanted) const {
+  return both_streams(config_, options_, here_.first + here_.size(), slots_, wanted,
                       [&](int i, Emitter& emitter) { append(plan, i, emitter); });
 }
 

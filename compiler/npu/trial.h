@@ -22,7 +22,8 @@ schedule::Machine machine_of(const isa::MachineConfig& config, const Options& op
 
 /// Some work as it stands, synchronised. `layers`: more than any tag. `slots`: receives where slots begin.
 schedule::InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
-                                         const std::function<void(Emitter&)>& append, SlotLog* slots = nullptr);
+                                         const std::function<void(Emitter&)>& append, SlotLog* slots = nullptr,
+                                         schedule::Wanted wanted = schedule::Wanted::kInstructions);
 
 /// The same of steps that are a stream already.
 schedule::InstructionStream synchronised(Emitter&& assembled, const isa::MachineConfig& config, size_t layers,
@@ -64,7 +65,8 @@ class TaskLowering : public LoggedLowering {
       : task_(task), nest_(nest), config_(config), options_(options) {}
   schedule::InstructionStream lower(const schedule::Schedule& schedule, int times) const override;
   schedule::InstructionStream lower(const schedule::ChainPlan& plan, int times) const override;
-  std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::Schedule& schedule) const override;
+  std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::Schedule& schedule,
+                                                            schedule::Wanted wanted) const override;
 
  private:
   void append(const schedule::Schedule& schedule, int i, Emitter& emitter) const;
@@ -80,15 +82,19 @@ class ChainLowering : public LoggedLowering {
   using LoggedLowering::once_and_twice;
   ChainLowering(const Chain& chain, std::vector<const schedule::Nest*> nests, const isa::MachineConfig& config,
                 const Options& options)
-      : chain_(chain), nests_(std::move(nests)), config_(config), options_(options) {}
+      : nests_(std::move(nests)), config_(config), options_(options) {
+    here_.first = chain.first;
+    here_.tasks = chain.tasks;
+  }
   schedule::InstructionStream lower(const schedule::Schedule& schedule, int times) const override;
   schedule::InstructionStream lower(const schedule::ChainPlan& plan, int times) const override;
-  std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::ChainPlan& plan) const override;
+  std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::ChainPlan& plan,
+                                                            schedule::Wanted wanted) const override;
 
  private:
   void append(const schedule::ChainPlan& plan, int i, Emitter& emitter) const;
-  const Chain& chain_;
   const std::vector<const schedule::Nest*> nests_;
+  mutable Chain here_;  // the one that is lowered, with its plan
   const isa::MachineConfig& config_;
   const Options& options_;
 };

@@ -25,7 +25,8 @@
 
 namespace tessera::emit {
 struct Work;
-}
+class WorkPool;
+}  // namespace tessera::emit
 
 namespace tessera::schedule {
 
@@ -43,13 +44,18 @@ struct Machine {
 
 /// Finished instructions: synchronised, with the layer of each. `layers`: more than any tag.
 struct InstructionStream {
-  std::vector<isa::Instruction> instructions;
+  std::vector<isa::Instruction> instructions;  // empty: only their headers are known
+  std::vector<isa::Header> headers;            // empty: the instructions have them
   std::vector<uint32_t> tags;
   size_t layers = 0;
-  int64_t dram_bytes = 0;                                // of LOAD, STORE and the fetch of instructions
-  int64_t computed = 0;                                  // instructions without those of synchronisation
-  std::shared_ptr<const std::vector<emit::Work>> works;  // of the instructions, compiler/emit/work.h
+  int64_t dram_bytes = 0;                      // of LOAD, STORE and the fetch of instructions
+  int64_t computed = 0;                        // instructions without those of synchronisation
+  std::vector<const emit::Work*> works;        // of the instructions, compiler/emit/work.h
+  std::shared_ptr<const emit::WorkPool> pool;  // where they stand
 };
+
+/// What a judge wants of a stream: its instructions, or what is enough for a replay.
+enum class Wanted { kInstructions, kHeaders };
 
 /// How the candidates of a subject become instructions, for models that look at them. Weights' bytes are not there.
 class Lowering {
@@ -59,10 +65,10 @@ class Lowering {
   virtual InstructionStream lower(const Schedule& schedule, int times) const = 0;
   virtual InstructionStream lower(const ChainPlan& plan, int times) const = 0;
   /// Run once, and twice.
-  virtual std::array<InstructionStream, 2> once_and_twice(const Schedule& schedule) const {
+  virtual std::array<InstructionStream, 2> once_and_twice(const Schedule& schedule, Wanted) const {
     return {lower(schedule, 1), lower(schedule, 2)};
   }
-  virtual std::array<InstructionStream, 2> once_and_twice(const ChainPlan& plan) const {
+  virtual std::array<InstructionStream, 2> once_and_twice(const ChainPlan& plan, Wanted) const {
     return {lower(plan, 1), lower(plan, 2)};
   }
 };
@@ -92,6 +98,8 @@ class CostModel {
   /// Whether it may look at finished instructions. A judge that does not is never given any, and the program is made
   /// without replays.
   virtual bool reads_streams() const { return true; }
+  /// What it wants of the streams that it is given.
+  virtual Wanted wants() const { return Wanted::kInstructions; }
 };
 
 using MakeCostModel = std::function<std::unique_ptr<CostModel>(const Machine&)>;

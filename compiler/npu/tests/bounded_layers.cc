@@ -60,7 +60,7 @@ class Beside final : public schedule::CostModel {
     return judge_->cost(subject, plan);
   }
   std::optional<schedule::Cost> cost(const schedule::InstructionStream& stream) override {
-    least_ = emit::least_cycles(stream.instructions, *stream.works, machine_.config,
+    least_ = emit::least_cycles(stream.instructions, stream.works, machine_.config,
                                 {machine_.dram_latency_cycles, machine_.dram_bandwidth_bytes});
     return judge_->cost(stream);
   }
