@@ -6,7 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
+#include <sstream>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -101,7 +102,9 @@ Interface to_interface(const std::string& text) {
 std::string file_content(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream content;
+  content << in.rdbuf();
+  return std::move(content).str();
 }
 
 KeptPrograms::KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options)

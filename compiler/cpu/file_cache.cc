@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file is the SHA-256 of the rest, and the rest. It is written under another name and renamed. A file's time is that
+// A file is the BLAKE3 digest of the rest, and the rest. It is written under another name and renamed. A file's time is that
 // of its last use.
 #include "compiler/cpu/file_cache.h"
 
@@ -12,11 +12,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SHA256.h"
+#include "llvm/Support/BLAKE3.h"
 
 namespace tessera::cpu {
 
@@ -27,7 +26,17 @@ namespace {
 constexpr size_t kDigest = 32;
 
 std::array<uint8_t, kDigest> digest(const char* data, size_t bytes) {
-  return llvm::SHA256::hash(llvm::ArrayRef(reinterpret_cast<const uint8_t*>(data), bytes));
+  return llvm::BLAKE3::hash<kDigest>(llvm::ArrayRef(reinterpret_cast<const uint8_t*>(data), bytes));
+}
+
+std::string content_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  const auto bytes = static_cast<std::streamoff>(in.tellg());
+  if (!in || bytes <= 0) return {};
+  std::string content(static_cast<size_t>(bytes), '\0');
+  in.seekg(0);
+  in.read(content.data(), bytes);
+  return in ? content : "";
 }
 
 }  // namespace
@@ -42,12 +51,12 @@ fs::path FileCache::default_folder() {
 }
 
 std::string FileCache::key(std::initializer_list<std::string_view> parts) {
-  llvm::SHA256 hash;
+  llvm::BLAKE3 hash;
   for (const std::string_view part : parts) {
     hash.update(llvm::StringRef(std::to_string(part.size()) + ":"));
     hash.update(llvm::StringRef(part.data(), part.size()));
   }
-  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+  return llvm::toHex(hash.final<kDigest>(), /*LowerCase=*/true);
 }
 
 bool FileCache::usable() const {
@@ -59,8 +68,7 @@ bool FileCache::usable() const {
 std::optional<std::string> FileCache::find(const std::string& key) const {
   if (!usable()) return std::nullopt;
   const fs::path path = folder_ / (key + extension_);
-  std::ifstream in(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::string content = content_of(path);
   if (content.size() < kDigest) return std::nullopt;
   const auto expected = digest(content.data() + kDigest, content.size() - kDigest);
   if (std::memcmp(expected.data(), content.data(), kDigest) != 0) return std::nullopt;
