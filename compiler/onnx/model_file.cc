@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "compiler/litert/to_onnx.h"
 
 namespace tessera::onnx {
 namespace fs = std::filesystem;
@@ -41,6 +42,10 @@ ModelFile parse_model(std::string_view bytes, const std::string& directory) {
                 "the model exceeds 2 GiB, the limit of protobuf; store its tensors as external data");
   }
   ModelFile file;
+  if (litert::is_litert(bytes)) {
+    file.proto = litert::to_onnx(bytes);
+    return file;
+  }
   file.folders.opened = directory;
   file.proto = std::make_unique<onnx_proto::ModelProto>();
   google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));

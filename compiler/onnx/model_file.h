@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/onnx/tessera_onnx.pb.h"
+#include "compiler/onnx_schema/tessera_onnx.pb.h"
 
 namespace tessera::onnx {
 
