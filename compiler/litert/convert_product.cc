@@ -37,16 +37,6 @@ struct Window {
   }
 };
 
-/// Limits bytes to what the fused activation leaves.
-Value limited(Op& op, const Value& value, Activation activation) {
-  const TensorInfo& tensor = op.output();
-  const IntegerLimits all = limits_of(tensor, Activation::kNone), limits = limits_of(tensor, activation);
-  if (limits.low == all.low && limits.high == all.high) return value;
-  const DType dtype = op.output_dtype();
-  return op.node("Clip", {value, op.scalar(dtype, static_cast<double>(limits.low)),
-                          op.scalar(dtype, static_cast<double>(limits.high))});
-}
-
 /// Weights as ONNX lays them out, [out, in / group, h, w]; constant where they are constant in the file.
 Value weights(Op& op, const std::vector<int64_t>& perm) {
   if (const auto content = op.content(1)) return op.constant(permuted(widened(*content), perm));
@@ -87,7 +77,7 @@ void convert_convolution(Op& op, const Window& window, int64_t group, const std:
                        op.scale(y),
                        op.zero_point(y)};
     if (op.has(2)) operands.push_back(op.value(2));
-    return op.give(0, limited(op, op.channels_last(op.node("QLinearConv", operands, attributes)), activation));
+    return op.give(0, op.limited(op.channels_last(op.node("QLinearConv", operands, attributes)), activation));
   }
   if (op.input(0).is_quantised()) op.refuse("this combination of element types is not supported");
   Values operands = {op.channels_first(op.real(0)), real_weights(op, perm)};
@@ -144,7 +134,7 @@ void convert_fully_connected(Op& op) {
                                   {rows(op.value(0)), op.scale(x), op.zero_point(x), weights(op, {1, 0}), op.scale(w),
                                    weight_zero(op), bias, op.scale(y), op.zero_point(y)},
                                   {}, kMicrosoft);
-    return op.give(0, limited(op, finish(product), activation));
+    return op.give(0, op.limited(finish(product), activation));
   }
   if (op.input(0).is_quantised()) op.refuse("this combination of element types is not supported");
   Value product = op.node("MatMul", {rows(op.real(0)), real_weights(op, {1, 0})});

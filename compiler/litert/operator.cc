@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/error.h"
@@ -326,6 +327,28 @@ Value Op::activate(const Value& value, Activation activation) {
     case Activation::kSignBit: break;
   }
   refuse("the fused activation " + std::to_string(static_cast<int>(activation)) + " is not supported");
+}
+
+Value Op::limited(const Value& value, Activation activation) {
+  const IntegerLimits all = limits_of(output(), Activation::kNone), limits = limits_of(output(), activation);
+  if (limits.low == all.low && limits.high == all.high) return value;
+  const ops::DType dtype = output_dtype();
+  return node("Clip",
+              {value, scalar(dtype, static_cast<double>(limits.low)), scalar(dtype, static_cast<double>(limits.high))});
+}
+
+Value Op::lookup(const Value& value, const std::function<int64_t(int64_t)>& function) {
+  const IntegerLimits from = limits_of(input(0), Activation::kNone), to = limits_of(output(), Activation::kNone);
+  const int64_t count = from.high - from.low + 1;
+  if (count > 65536) refuse("its operand has more than 16 bits");
+  ops::Tensor table(output_dtype(), {count});
+  const auto bytes = static_cast<size_t>(ops::element_bytes(table.dtype()));
+  for (int64_t integer = from.low; integer <= from.high; ++integer) {
+    const int64_t result = std::clamp(function(integer), to.low, to.high);
+    // Indices and entries are bit patterns, negative ones behind.
+    std::memcpy(table.mutable_data() + static_cast<size_t>(integer & (count - 1)) * bytes, &result, bytes);
+  }
+  return node("Lookup", {value}, {{"table", table}}, kDomain);
 }
 
 IntegerLimits limits_of(const TensorInfo& tensor, Activation activation) {

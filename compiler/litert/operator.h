@@ -3,6 +3,7 @@
 // their ONNX names, so the operands of a new node are simply strings.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -118,6 +119,11 @@ class Op {
   void give_real(size_t i, const Value& value);
   /// A fused activation of a float32 value.
   Value activate(const Value& value, Activation activation);
+  /// The same for a quantised result: its integers limited.
+  Value limited(const Value& value, Activation activation);
+  /// A function of one quantised value as a table: `function` gives the result's integer for the operand's integer.
+  /// The operand has 8 or 16 bits.
+  Value lookup(const Value& value, const std::function<int64_t(int64_t)>& function);
   /// Whether the operator computes on integers: its result is quantised.
   bool is_quantised() const { return output().is_quantised(); }
 
