@@ -56,8 +56,7 @@ void infer_update_slice(InferContext& c) {
   require_rank(c.node, start, 1, "start");
   if (x.ranked && update.ranked) {
     bool fits = x.shape.size() == update.shape.size();
-    for (size_t d = 0; fits && d < x.shape.size(); ++d)
-      fits = x.shape[d] < 0 || update.shape[d] <= x.shape[d];
+    for (size_t d = 0; fits && d < x.shape.size(); ++d) fits = x.shape[d] < 0 || update.shape[d] <= x.shape[d];
     if (!fits)
       c.node.fail(ErrorCode::kInvalidModel,
                   "update " + to_string(update.shape) + " does not fit into " + to_string(x.shape));
@@ -101,8 +100,8 @@ void infer_reduce_window(InferContext& c) {
   const auto positive = [](const std::vector<int64_t>& all) {
     return std::all_of(all.begin(), all.end(), [](int64_t n) { return n > 0; });
   };
-  if (window.size() != strides.size() || window.size() != dilations.size() || !positive(window) ||
-      !positive(strides) || !positive(dilations))
+  if (window.size() != strides.size() || window.size() != dilations.size() || !positive(window) || !positive(strides) ||
+      !positive(dilations))
     c.node.fail(ErrorCode::kInvalidModel, "window, strides and dilations must be positive, one for each axis");
   c.outputs[0] = of_rank(x.dtype, static_cast<int64_t>(window.size()));
   if (!x.ranked) return;

@@ -19,7 +19,8 @@ void give(Op& op, const Value& value) { is_real(op.output()) ? op.give_real(0, v
 
 /// LiteRT converts quantised operands of these by formulas of its own (convert_table.cc); here are the real ones.
 void require_real(Op& op) {
-  if (op.input(0).is_quantised()) op.refuse("this operator is not supported on " + std::string(to_string(op.dtype(0))));
+  if (op.input(0).is_quantised())
+    op.refuse("this operator is not supported on " + std::string(ops::to_string(op.dtype(0))));
 }
 
 Conversion unary(const char* name) {
@@ -83,7 +84,8 @@ void convert_fake_quant(Op& op) {
   op.give_real(0, op.node("Add", {op.node("Mul", {rounded, number(scale)}), number(from)}));
 }
 
-/// Real numbers go towards zero, NaN and what lies outside as the machine converts them; anything that is not 0 is true.
+/// Real numbers go towards zero, NaN and what lies outside as the machine converts them; anything that is not 0 is
+/// true.
 void convert_cast(Op& op) { op.give(0, op.cast(op.value(0), op.output_dtype())); }
 
 void convert_bitcast(Op& op) {
@@ -111,10 +113,11 @@ void convert_div(Op& op) {
 
 /// Integers: the quotient of what the remainder with the divisor's sign leaves.
 void convert_floor_div(Op& op) {
-  const Value a = operand(op, 0), b = operand(op, 1);
-  if (is_real(op.input(0))) return op.give_real(0, op.node("Floor", {op.node("Div", {a, b})}));
+  if (is_real(op.input(0)))
+    return op.give_real(0, op.node("Floor", {op.node("Div", {operand(op, 0), operand(op, 1)})}));
+  const Value a = op.cast(op.value(0), DType::kInt64), b = op.cast(op.value(1), DType::kInt64);
   const Value rest = op.node("Mod", {a, b});
-  op.give(0, op.node("Div", {op.node("Sub", {a, rest}), b}));
+  op.give(0, op.cast(op.node("Div", {op.node("Sub", {a, rest}), b}), op.output_dtype()));
 }
 
 /// Real numbers: the remainder of C, plus the divisor where their signs differ.
@@ -143,7 +146,9 @@ bool same_quantisation(const TensorInfo& a, const TensorInfo& b) {
 
 Conversion comparison(const char* name) {
   return [name](Op& op) {
-    const bool as_stored = !op.input(0).is_quantised() || same_quantisation(op.input(0), op.input(1));
+    // Kernels of int16 compare what is stored, whatever its scale.
+    const bool as_stored = !op.input(0).is_quantised() || op.input(0).type == TensorType::kInt16 ||
+                           same_quantisation(op.input(0), op.input(1));
     const auto side = [&](size_t i) { return as_stored ? op.value(i) : op.real(i); };
     const Value a = side(0), b = side(1);
     const std::string wanted = name;
@@ -189,7 +194,14 @@ void convert_select(Op& op) {
     for (size_t axis = 1; axis < rank; ++axis) axes.push_back(static_cast<int64_t>(axis));
     condition = unsqueeze(op, condition, axes);
   }
-  op.give(0, choose(op, condition, op.value(1), op.value(2)));
+  Value y = choose(op, condition, op.value(1), op.value(2));
+  // Of one element each, they choose a scalar whatever their ranks.
+  const auto one = [&](size_t i) {
+    const ops::Shape& shape = op.input(i).shape;
+    return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent == 1; });
+  };
+  if (op.output().shape.empty() && one(0) && one(1) && one(2)) y = op.reshape(y, {});
+  op.give(0, y);
 }
 
 }  // namespace

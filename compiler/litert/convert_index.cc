@@ -24,8 +24,8 @@ void convert_gather(Op& op) {
   perm.push_back(axis);
   for (int64_t i = batch; i < rank; ++i)
     if (i != axis) perm.push_back(i);
-  const Value found = op.node("GatherND", {op.transpose(op.value(0), perm), unsqueeze(op, indices, {-1})},
-                              {{"batch_dims", batch}});
+  const Value found =
+      op.node("GatherND", {op.transpose(op.value(0), perm), unsqueeze(op, indices, {-1})}, {{"batch_dims", batch}});
   // batch, indices, between, behind -> batch, between, indices, behind
   const int64_t inner = rank_of(op.input(1)) - batch, between = axis - batch, all = rank - 1 + inner;
   for (int64_t i = 0; i < batch; ++i) back.push_back(i);
@@ -43,8 +43,7 @@ void convert_scatter_nd(Op& op) {
   const DType dtype = logical ? DType::kInt32 : op.dtype(1);
   const Value updates = logical ? op.cast(op.value(1), dtype) : op.value(1);
   const Value zeros = filled(op, int64_value(op, 2), op.scalar(dtype, 0));
-  const Value sums =
-      op.node("ScatterND", {zeros, int64_value(op, 0), updates}, {{"reduction", std::string("add")}});
+  const Value sums = op.node("ScatterND", {zeros, int64_value(op, 0), updates}, {{"reduction", std::string("add")}});
   op.give(0, logical ? op.cast(sums, DType::kBool) : sums);
 }
 
@@ -111,15 +110,21 @@ void convert_dynamic_update_slice(Op& op) {
 /// Rows of a table; those of integers come as real numbers where the result is real.
 void convert_embedding_lookup(Op& op) {
   const bool real = op.input(1).is_quantised() && !op.output().is_quantised();
-  const Value rows = op.node("Gather", {real ? op.real(1) : op.value(1), int64_value(op, 0)}, {{"axis", int64_t{0}}});
+  Value table = real && op.input(1).type != TensorType::kUint8 ? op.real(1) : op.value(1);
+  if (real && op.input(1).type == TensorType::kUint8) {  // an old way to store int8
+    const Value bytes = op.node("BitCast", {table}, {{"to", static_cast<int64_t>(DType::kInt8)}}, kDomain);
+    table = op.node("DequantizeLinear", {bytes, op.scale(op.input(1))});
+  }
+  const Value rows = op.node("Gather", {table, int64_value(op, 0)}, {{"axis", int64_t{0}}});
   real ? op.give_real(0, rows) : op.give(0, rows);
 }
 
-/// Weighted sums of rows, by groups; combiner 0 sums, 1 divides by the sum of weights, 2 by the root of that of squares.
+/// Weighted sums of rows, by groups; combiner 0 sums, 1 divides by the sum of weights, 2 by the root of that of
+/// squares.
 void convert_embedding_lookup_sparse(Op& op) {
   const ops::Shape& table = fixed_shape(op, 4);
   const std::vector<int64_t> dense = op.integers(2, "the dense shape");
-  if (table.empty() || dense.empty()) op.refuse("the shapes do not fit", ErrorCode::kInvalidModel);
+  if (table.empty() || dense.size() < 2) op.refuse("the dense shape must have two axes", ErrorCode::kInvalidModel);
   const int64_t last = static_cast<int64_t>(dense.size());
   const Value rows = op.node("Gather", {op.real(4), int64_value(op, 0)}, {{"axis", int64_t{0}}});
   std::vector<int64_t> wide(table.size(), 1);
@@ -128,8 +133,9 @@ void convert_embedding_lookup_sparse(Op& op) {
   // The last coordinate of an index counts inside of a group and is left out.
   Value groups = int64_value(op, 1);
   if (rank_of(op.input(1)) != 2) op.refuse("indices must be a matrix", ErrorCode::kInvalidModel);
-  if (last > 1) groups = slice(op, groups, 0, last - 1, 1);
-  ops::Shape outer(dense.begin(), last > 1 ? dense.end() - 1 : dense.end()), shape = outer;
+  groups = slice(op, groups, 0, last - 1, 1);
+  const ops::Shape outer(dense.begin(), dense.end() - 1);
+  ops::Shape shape = outer;
   shape.insert(shape.end(), table.begin() + 1, table.end());
   const auto sum = [&](const Value& values, const ops::Shape& extent) {
     return op.node("ScatterND", {filled(op, op.ints(extent), op.scalar(DType::kFloat, 0)), groups, values},
@@ -251,7 +257,7 @@ void convert_segment_sum(Op& op) {
 void convert_reduce_window(Op& op) {
   static const std::map<int32_t, std::string> kNames = {{1, "add"}, {2, "mul"}, {3, "min"},
                                                         {4, "max"}, {5, "all"}, {6, "any"}};
-  const auto name = kNames.find(op.option(ReduceWindowOptions::reduce_function));
+  const auto name = kNames.find(op.info().options2[ReduceWindowOptions::reduce_function]);
   if (name == kNames.end()) op.refuse("has no function", ErrorCode::kInvalidModel);
   op.give(0, op.node("ReduceWindow", {op.value(0), op.reshape(op.value(1), {})},
                      {{"window", op.integers(2, "the window")},

@@ -134,11 +134,13 @@ class StridedSliceReader {
     bool open = true;  // no ellipsis came
     for (size_t i = 0; i < begin_.size(); ++i) {
       if (bit(ellipsis_, i) && open) {
-        for (size_t left = shape_.size() - entries; left > 0; --left) whole();
+        // One axis at least, even where all have entries; the last entry then has none.
+        for (size_t left = std::max<size_t>(shape_.size() - entries, 1); left > 0 && axis_ < shape_.size(); --left)
+          whole();
         open = false;
       } else if (bit(new_, i)) {
         all_.added.push_back(result_++);
-      } else {
+      } else if (axis_ < shape_.size()) {
         entry(i);
       }
     }
@@ -158,7 +160,6 @@ class StridedSliceReader {
     ++result_;
   }
   void entry(size_t i) {
-    if (axis_ >= shape_.size()) op_.refuse("more entries than axes", ErrorCode::kInvalidModel);
     if (step_[i] == 0) op_.refuse("a stride is 0", ErrorCode::kInvalidModel);
     const bool back = step_[i] < 0, from_edge = bit(op_.option(O::begin_mask), i);
     if (bit(shrink_, i)) {
@@ -441,8 +442,7 @@ void convert_range(Op& op) {
   if (op.input(0).type != TensorType::kFloat32) return op.give(0, op.node("Range", {start, limit, step}));
   const Value steps = op.node("Ceil", {op.node("Abs", {op.node("Div", {op.node("Sub", {limit, start}), step})})});
   const Value count = op.reshape(op.cast(steps, DType::kInt64), {1});
-  const Value terms =
-      op.node("Concat", {op.reshape(start, {1}), filled(op, count, step)}, {{"axis", int64_t{0}}});
+  const Value terms = op.node("Concat", {op.reshape(start, {1}), filled(op, count, step)}, {{"axis", int64_t{0}}});
   const Value sums = op.node("CumSum", {terms, op.scalar(DType::kInt64, 0)});
   op.give(0, op.node("Slice", {sums, op.ints({0}), count, op.ints({0})}));
 }

@@ -391,7 +391,7 @@ def reduction(d, name):
     small = name == "REDUCE_PROD" and dtype not in Q
     same = d.quantisation(dtype)
     x = d.input(shape, dtype, *((-2, 2) if small else ()), **same)
-    axes = d.parameter(d.axes(len(shape), 1))
+    axes = d.parameter(d.axes(len(shape), 1), p=0)
     out = d.quantisation(dtype) if name in ("MEAN", "SUM", "REDUCE_PROD") and d.chance(0.7) else same
     return d.op(name, [x, axes], (dtype, out), keepDims=d.chance())
 
@@ -509,7 +509,7 @@ def expand_dims(d):
 def transpose(d):
     x, shape, out = moved(d, shape=d.shape(1, 6, 4))
     order = [int(a) - (len(shape) if d.chance(0.2) else 0) for a in d.rng.permutation(len(shape))]
-    return d.op("TRANSPOSE", [x, d.parameter(order)], out)
+    return d.op("TRANSPOSE", [x, d.parameter(order, p=0)], out)
 
 
 @case("CONCATENATION")
@@ -553,7 +553,7 @@ def split(d):
     shape[axis] = parts * d.between(1, 3)
     same = d.quantisation(dtype)
     x = d.input(tuple(shape), dtype, **same)
-    return d.op("SPLIT", [d.parameter(axis, p=0.05), x], *[(dtype, same)] * parts, numSplits=parts)
+    return d.op("SPLIT", [d.parameter(axis, p=0), x], *[(dtype, same)] * parts, numSplits=parts)
 
 
 @case("SPLIT_V")
@@ -567,9 +567,9 @@ def split_v(d):
         sizes[d.below(len(sizes))] = -1
     same = d.quantisation(dtype)
     x = d.input(tuple(shape), dtype, **same)
-    sizes_operand = d.parameter(sizes, d.pick("int32", "int64"), p=0.05)
+    sizes_operand = d.parameter(sizes, d.pick("int32", "int64"), p=0)
     return d.op(
-        "SPLIT_V", [x, sizes_operand, d.parameter(axis, p=0.05)], *[(dtype, same)] * len(sizes), numSplits=len(sizes),
+        "SPLIT_V", [x, sizes_operand, d.parameter(axis, p=0)], *[(dtype, same)] * len(sizes), numSplits=len(sizes),
     )
 
 
@@ -614,7 +614,8 @@ def strided_slice(d):
         entries.insert(at, [0, 0, 1])
         begin, end, step = (list(column) for column in zip(*entries))
         masks["ellipsisMask"] = 1 << at
-    operands = [d.parameter(v) for v in (begin, end, step)]
+    plain = not any(masks[m] for m in ("ellipsisMask", "newAxisMask", "shrinkAxisMask"))
+    operands = [d.parameter(v, p=0.1 if plain else 0) for v in (begin, end)] + [d.parameter(step, p=0)]
     return d.op("STRIDED_SLICE", [x, *operands], out, **masks, offset=False)
 
 
@@ -638,7 +639,7 @@ def mirror_pad(d):
     x, shape, out = moved(d, ("float32", *Q8, "int16", "int32", "int64"))
     mode = d.below(2)
     amounts = pads(d, shape, 3, [n - 1 + mode for n in shape])
-    return d.op("MIRROR_PAD", [x, d.parameter(amounts, d.pick("int32", "int64"))], out, mode=mode)
+    return d.op("MIRROR_PAD", [x, d.parameter(amounts, d.pick("int32", "int64"), p=0)], out, mode=mode)
 
 
 @case("GATHER")
@@ -703,7 +704,7 @@ def reverse(d):
     x, shape, out = moved(d, ("float32", "uint8", "int8", "int16", "int32", "int64", "bool"))
     first = d.below(len(shape))
     axes = list(range(first, d.between(first, len(shape) - 1) + 1))
-    return d.op("REVERSE_V2", [x, d.parameter([a - (len(shape) if d.chance(0.2) else 0) for a in axes])], out)
+    return d.op("REVERSE_V2", [x, d.parameter([a - (len(shape) if d.chance(0.2) else 0) for a in axes], p=0)], out)
 
 
 @case("REVERSE_SEQUENCE")
@@ -742,7 +743,7 @@ def space_to_batch(d):
         padding.append([front, -(n + front) % block + block * d.below(2)])
         dims.append(n)
     x, shape, out = moved(d, ("float32", *Q, "int32", "int64"), (d.between(1, 2), *dims, d.between(1, 3)))
-    return d.op("SPACE_TO_BATCH_ND", [x, d.parameter(blocks), d.parameter(padding)], out)
+    return d.op("SPACE_TO_BATCH_ND", [x, d.parameter(blocks, p=0), d.parameter(padding, p=0)], out)
 
 
 @case("BATCH_TO_SPACE_ND")
@@ -754,7 +755,7 @@ def batch_to_space(d):
     x, shape, out = moved(
         d, ("float32", *Q, "int32", "int64"), (int(np.prod(blocks)) * d.between(1, 2), *dims, d.between(1, 3))
     )
-    return d.op("BATCH_TO_SPACE_ND", [x, d.parameter(blocks), d.parameter(crops)], out)
+    return d.op("BATCH_TO_SPACE_ND", [x, d.parameter(blocks, p=0), d.parameter(crops, p=0)], out)
 
 
 @case("FILL")
@@ -883,9 +884,10 @@ def embedding_lookup_sparse(d):
     rows, width = d.between(2, 6), d.between(1, 4)
     count, groups = d.between(1, 6), d.between(1, 3)
     ids = d.input((count,), "int32", 0, rows - 1)
-    where_ = np.sort(d.rng.integers(0, groups, count))[:, None]
+    where_ = np.sort(d.rng.integers(0, groups, count))
+    where_ = np.stack([where_, np.arange(count)], -1)
     operands = [
-        ids, d.parameter(where_), d.parameter([groups]), d.either((count,), "float32", 0.1, 1),
+        ids, d.parameter(where_), d.parameter([groups, count], p=0), d.either((count,), "float32", 0.1, 1),
         d.either((rows, width), "float32"),
     ]  # fmt: skip
     return d.op("EMBEDDING_LOOKUP_SPARSE", operands, "float32", combiner=d.below(3))

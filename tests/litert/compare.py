@@ -27,7 +27,7 @@ def difference(got, want, kind):
     wide = np.complex128 if want.dtype.kind == "c" else np.float64
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(got.astype(wide) - want.astype(wide))
-    error[(got == want) | ((got != got) & (want != want))] = 0
+    error = np.where((got == want) | ((got != got) & (want != want)), 0, error)
     text = f"{np.count_nonzero(error)} of {error.size} elements differ, by {error.max()} at most"
     if kind == "step" and want.dtype.kind in "iu" and error.max() <= 1:
         return ""
