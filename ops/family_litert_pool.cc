@@ -97,14 +97,6 @@ void infer_mean(InferContext& context) {
   context.outputs[0] = result;
 }
 
-/// The reference kernel's factor: the multiplier divided by the count, after as many more bits as fit.
-FixedPoint mean_factor(float ratio, int64_t count) {
-  FixedPoint factor = fixed_point(ratio);
-  const int bits =
-      std::min({static_cast<int>(std::bit_width(static_cast<uint64_t>(count))) - 1, 32, 31 + factor.shift});
-  return {static_cast<int32_t>((static_cast<int64_t>(factor.multiplier) << bits) / count), factor.shift - bits};
-}
-
 void evaluate_mean(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
@@ -132,7 +124,7 @@ void evaluate_mean(EvalContext& context) {
   });
   const float ratio = node.get_float("x_scale", 1) / node.get_float("y_scale", 1);
   const bool xnnpack = node.get_string("kernel", "xnnpack") == "xnnpack" && x.dtype() != DType::kInt16;
-  const FixedPoint factor = mean_factor(ratio, count);
+  const FixedPoint factor = litert::mean_factor(ratio, count);
   const Range range = range_of(x.dtype());
   std::vector<int32_t> to;
   to.reserve(sums.size());

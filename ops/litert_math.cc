@@ -2,6 +2,7 @@
 #include "ops/litert_math.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -44,6 +45,20 @@ int32_t multiply(int32_t x, FixedPoint factor) {
   const int left = std::max(factor.shift, 0), right = std::max(-factor.shift, 0);
   const auto shifted = static_cast<int32_t>(static_cast<uint32_t>(x) << left);
   return divide_by_power(doubling_high_product(shifted, factor.multiplier), right);
+}
+
+int32_t multiply_upwards(int32_t x, FixedPoint factor) {
+  const int left = std::max(factor.shift, 0), right = std::max(-factor.shift, 0);
+  const auto shifted = static_cast<int32_t>(static_cast<uint32_t>(x) << left);
+  const int64_t product = doubling_high_product(shifted, factor.multiplier);
+  return static_cast<int32_t>((product + (int64_t{1} << right) / 2) >> right);
+}
+
+FixedPoint mean_factor(float ratio, int64_t count) {
+  FixedPoint factor = fixed_point(static_cast<double>(ratio));
+  const int bits =
+      std::min({static_cast<int>(std::bit_width(static_cast<uint64_t>(count))) - 1, 32, 31 + factor.shift});
+  return {static_cast<int32_t>((static_cast<int64_t>(factor.multiplier) << bits) / count), factor.shift - bits};
 }
 
 int32_t multiply_wide(int64_t x, FixedPoint factor) {

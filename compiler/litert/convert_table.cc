@@ -56,7 +56,13 @@ Function rescaled(Op& op, double above, double below) {
 /// QUANTIZE of a quantised value.
 Function requantised(Op& op) {
   const auto ratio = static_cast<float>(ratio_of(op));
-  return xnnpack_takes(op) ? in_eighths(op, ratio, ratio) : rescaled(op, ratio_of(op), ratio_of(op));
+  if (xnnpack_takes(op)) return in_eighths(op, ratio, ratio);
+  const auto bits = [](const TensorInfo& tensor) { return ops::element_bytes(to_dtype(tensor.type, tensor.name)); };
+  if (op.kernels() == Kernels::kReference || bits(op.input(0)) != 1 || bits(op.output()) != 1)
+    return rescaled(op, ratio_of(op), ratio_of(op));
+  return [x = zero_of(op.input(0)), y = zero_of(op.output()), m = fixed_point(ratio_of(op))](int64_t integer) {
+    return y + ops::litert::multiply_upwards(static_cast<int32_t>(integer - x), m);
+  };
 }
 
 void convert_quantize(Op& op) {
