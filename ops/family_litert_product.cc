@@ -44,14 +44,33 @@ std::vector<Channel> channels_of(const EvalContext& context) {
   if (scales.size() != 1 && !bias.empty() && bias.size() != scales.size())
     node.fail(ErrorCode::kInvalidModel, "there are " + std::to_string(scales.size()) + " scales and " +
                                             std::to_string(bias.size()) + " elements of the bias");
+  const bool short_product = node.get_int("float_product", 0) != 0;  // of the scales, in float32
   std::vector<Channel> channels(std::max(scales.size(), bias.size()));
   for (size_t i = 0; i < channels.size(); ++i) {
     const float w = scales[scales.size() == 1 ? 0 : i];
     if (!bias.empty()) channels[i].bias = bias[i];
     channels[i].factor = x * w / y;
-    channels[i].fixed = litert::fixed_point(static_cast<double>(x) * static_cast<double>(w) / static_cast<double>(y));
+    const double product = short_product ? static_cast<double>(x * w) : static_cast<double>(x) * static_cast<double>(w);
+    channels[i].fixed = litert::fixed_point(product / static_cast<double>(y));
   }
   return channels;
+}
+
+/// The arithmetic that the attribute `kernel` names.
+int64_t (*conversion(const Node& node))(int64_t sum, const Channel& c) {
+  const std::string kernel = node.get_string("kernel", "reference");
+  if (kernel == "xnnpack")
+    return [](int64_t sum, const Channel& c) {
+      return static_cast<int64_t>(std::nearbyint(std::clamp(static_cast<float>(sum) * c.factor, -1e9F, 1e9F)));
+    };
+  if (kernel == "reference")
+    return [](int64_t sum, const Channel& c) { return int64_t{litert::multiply(static_cast<int32_t>(sum), c.fixed)}; };
+  if (kernel == "short")
+    return [](int64_t sum, const Channel& c) { return int64_t{litert::multiply_short(sum, c.fixed)}; };
+  if (kernel == "once")
+    return [](int64_t sum, const Channel& c) { return int64_t{litert::multiply_once(sum, c.fixed)}; };
+  node.fail(ErrorCode::kInvalidModel,
+            "attribute 'kernel' is '" + kernel + "'; xnnpack, reference, short, once are known");
 }
 
 void evaluate_requantise(EvalContext& context) {
@@ -67,20 +86,14 @@ void evaluate_requantise(EvalContext& context) {
     node.fail(ErrorCode::kInvalidModel,
               "there are " + std::to_string(channels.size()) + " scales for " + std::to_string(extent) + " channels");
   const int64_t zero = node.get_int("y_zero_point", 0), low = node.get_int("low", 0), high = node.get_int("high", 0);
-  const bool xnnpack = node.get_string("kernel", "reference") == "xnnpack";
-  const bool wide = to == DType::kInt16 && context.has(1) && context.input(1).dtype() == DType::kInt64;
+  const auto convert = conversion(node);
   const std::vector<int64_t> values = sums.to_int64s();
   std::vector<int32_t> out(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t channel = channels.size() == 1 ? 0 : i / static_cast<size_t>(inner) % channels.size();
     const Channel& c = channels[channel];
     const int64_t sum = values[i] + c.bias;
-    int64_t steps = 0;
-    if (xnnpack)
-      steps = static_cast<int64_t>(std::nearbyint(std::clamp(static_cast<float>(sum) * c.factor, -1e9F, 1e9F)));
-    else
-      steps = wide ? litert::multiply_wide(sum, c.fixed) : litert::multiply(static_cast<int32_t>(sum), c.fixed);
-    out[i] = static_cast<int32_t>(std::clamp(steps + zero, low, high));
+    out[i] = static_cast<int32_t>(std::clamp(convert(sum, c) + zero, low, high));
   }
   context.outputs[0] = from_int32s(to, sums.shape(), out);
 }
@@ -88,16 +101,16 @@ void evaluate_requantise(EvalContext& context) {
 }  // namespace
 
 void register_litert_product(Registry& registry) {
-  registry.add(
-      {.domain = "litert",
-       .name = "Requantise",
-       .since_version = 1,
-       .min_inputs = 1,
-       .max_inputs = 2,
-       .infer = infer_requantise,
-       .evaluate = evaluate_requantise,
-       .work_bytes = 8,
-       .attributes = {"axis", "high", "kernel", "low", "to", "w_scales", "x_scale", "y_scale", "y_zero_point"}});
+  registry.add({.domain = "litert",
+                .name = "Requantise",
+                .since_version = 1,
+                .min_inputs = 1,
+                .max_inputs = 2,
+                .infer = infer_requantise,
+                .evaluate = evaluate_requantise,
+                .work_bytes = 8,
+                .attributes = {"axis", "float_product", "high", "kernel", "low", "to", "w_scales", "x_scale", "y_scale",
+                               "y_zero_point"}});
 }
 
 }  // namespace tessera::ops

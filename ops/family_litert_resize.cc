@@ -37,6 +37,20 @@ Tap tap_reference(int64_t at, int64_t in, int64_t out, bool align_corners, bool 
   return {first, std::min((place + 1023) / 1024, in - 1), place - 1024 * first};
 }
 
+/// Of the reference kernel for uint8: float32, halves upwards.
+struct FloatTap {
+  int64_t first, second;
+  float rest;
+  FloatTap(int64_t at, int64_t in, int64_t out, bool align_corners, bool half_pixel) {
+    const float scale = align_corners && out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1)
+                                                 : static_cast<float>(in) / static_cast<float>(out);
+    const float place = half_pixel ? (static_cast<float>(at) + 0.5F) * scale - 0.5F : static_cast<float>(at) * scale;
+    first = std::max<int64_t>(static_cast<int64_t>(std::floor(place)), 0);
+    second = std::min(static_cast<int64_t>(std::ceil(place)), in - 1);
+    rest = place - static_cast<float>(first);
+  }
+};
+
 void infer_resize(InferContext& context) {
   const Node& node = context.node;
   expect_dtype(context, 0, {DType::kUint8, DType::kInt8, DType::kInt16}, "X");
@@ -71,6 +85,16 @@ void evaluate_resize(EvalContext& context) {
           const auto at = [&](int64_t r, int64_t k) {
             return int64_t{from[static_cast<size_t>(((image * h + r) * w + k) * c + channel)]};
           };
+          if (!xnnpack && x.dtype() == DType::kUint8) {
+            const FloatTap r(i, h, size[0], align, half), k(j, w, size[1], align, half);
+            const auto pixel = [&](int64_t y, int64_t z) { return static_cast<float>(at(y, z)); };
+            const float sum = pixel(r.first, k.first) * (1 - r.rest) * (1 - k.rest) +
+                              pixel(r.second, k.first) * r.rest * (1 - k.rest) +
+                              pixel(r.first, k.second) * (1 - r.rest) * k.rest +
+                              pixel(r.second, k.second) * r.rest * k.rest;
+            to.push_back(std::clamp(static_cast<int32_t>(sum + 0.5F), 0, 255));
+            continue;
+          }
           const int64_t one = xnnpack ? 2048 : 1024;
           const auto across = [&](int64_t r) {
             return at(r, column.first) * (one - column.weight) + at(r, column.second) * column.weight;

@@ -225,11 +225,8 @@ void register_element(Conversions& conversions) {
                                                                                    {B::kSqrt, "Sqrt"},
                                                                                    {B::kNeg, "Neg"},
                                                                                    {B::kSign, "Sign"},
-                                                                                   {B::kRelu, "Relu"},
                                                                                    {B::kElu, "Elu"}})
     conversions.add(code, real_only(unary(name)));
-  conversions.add(B::kRelu6, real_only(clipped(0, 6)));
-  conversions.add(B::kReluN1To1, real_only(clipped(-1, 1)));
   conversions.add(B::kRelu0To1, real_only(clipped(0, 1)));
   conversions.add(B::kSquare, real_only(convert_square));
   conversions.add(B::kRsqrt, real_only(convert_rsqrt));

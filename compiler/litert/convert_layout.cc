@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements and compute none: RESHAPE, CONCATENATION. Others stand in convert_move.cc.
+// RESHAPE and CONCATENATION; convert_move.cc has the other operators that move elements.
 #include <algorithm>
 
 #include "compiler/litert/conversions.h"

@@ -77,17 +77,25 @@ bool xnnpack_takes(Op& op, size_t x = 0) {
 /// Sums to the result's type, channels along `axis`, as LiteRT's kernel does it.
 Value requantised(Op& op, const Value& sums, int64_t axis, Activation activation, size_t x = 0, size_t bias = 2) {
   const TensorInfo& y = op.output();
+  const Quantisation& w = op.input(1).quantisation;
   const IntegerLimits limits = limits_of(y, activation);
+  const bool dense = op.code() == BuiltinOperator::kFullyConnected;
+  const bool narrow = op.has(bias) && op.input(bias).type == TensorType::kInt32;  // sums of 32 bits
+  const char* kernel = xnnpack_takes(op, x)                     ? "xnnpack"
+                       : y.type != TensorType::kInt16 || narrow ? "reference"
+                       : dense                                  ? "once"
+                                                                : "short";
   Values operands = {sums};
   if (op.has(bias)) operands.push_back(op.value(bias));
   return op.node("Requantise", operands,
                  {{"axis", axis},
-                  {"kernel", std::string(xnnpack_takes(op, x) ? "xnnpack" : "reference")},
+                  {"kernel", std::string(kernel)},
+                  {"float_product", int64_t{op.code() == BuiltinOperator::kFullyConnected && w.per_tensor() ? 1 : 0}},
                   {"low", limits.low},
                   {"high", limits.high},
                   {"to", static_cast<int64_t>(op.output_dtype())},
                   {"x_scale", op.input(x).quantisation.scale()},
-                  {"w_scales", op.input(1).quantisation.scales},
+                  {"w_scales", w.scales},
                   {"y_scale", y.quantisation.scale()},
                   {"y_zero_point", y.quantisation.zero()}},
                  kDomain);

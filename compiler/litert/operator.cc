@@ -79,6 +79,7 @@ Graph::Graph(const Model& model, size_t subgraph, Kernels kernels, onnx_proto::G
 Value Graph::value(int32_t tensor) {
   const auto index = static_cast<size_t>(tensor);
   const TensorInfo& info = subgraph().tensors.at(index);
+  if (const auto argument = arguments_.find(tensor); argument != arguments_.end()) return argument->second;
   Value name = prefix_ + info.name;
   if (added_[index]) return name;
   if (info.is_constant) {
@@ -118,6 +119,11 @@ void Graph::add_port(int32_t tensor, onnx_proto::ValueInfoProto& port) {
 
 void Graph::convert() {
   for (const int32_t tensor : subgraph().inputs) add_port(tensor, *proto_.add_input());
+  convert_operators();
+  for (const int32_t tensor : subgraph().outputs) add_port(tensor, *proto_.add_output());
+}
+
+void Graph::convert_operators() {
   for (const OperatorInfo& info : subgraph().operators) {
     Op op(*this, info);
     const Conversion* conversion = conversions().find(info);
@@ -131,7 +137,6 @@ void Graph::convert() {
       op.refuse("is not supported; docs/litert.md lists the operators that are");
     }
   }
-  for (const int32_t tensor : subgraph().outputs) add_port(tensor, *proto_.add_output());
 }
 
 Op::Op(Graph& graph, const OperatorInfo& info) : graph_(graph), info_(info), first_node_(graph.proto_.node_size()) {
@@ -279,13 +284,17 @@ Value Op::zero_point(const TensorInfo& tensor) {
   return constant(zeros);
 }
 
-onnx_proto::GraphProto Op::body(int32_t subgraph, const std::string& prefix) {
-  if (subgraph < 0 || static_cast<size_t>(subgraph) >= graph_.model().subgraphs.size())
-    refuse("there is no subgraph " + std::to_string(subgraph), ErrorCode::kInvalidModel);
-  onnx_proto::GraphProto proto;
-  proto.set_name(graph_.model().subgraphs[static_cast<size_t>(subgraph)].name);
-  Graph(graph_.model(), static_cast<size_t>(subgraph), kernels(), proto, graph_.prefix_ + prefix).convert();
-  return proto;
+Values Op::nodes_with_bodies(const std::string& op_type, const Values& operands,
+                             std::map<std::string, onnx_proto::GraphProto> bodies, size_t results) {
+  Values names = nodes(op_type, operands, {}, results);
+  NodeProto& proto = *graph_.proto_.mutable_node(graph_.proto_.node_size() - 1);
+  for (auto& [name, body] : bodies) {
+    AttributeProto& attribute = *proto.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(AttributeProto::GRAPH);
+    *attribute.mutable_g() = std::move(body);
+  }
+  return names;
 }
 
 void Op::give(size_t i, const Value& value) {

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,6 +32,12 @@ enum class Kernels : uint8_t {
   kReference,  // the reference kernels
 };
 
+/// Variables of a model by name, and their present values. A run begins with what CALL_ONCE assigns.
+struct Variables {
+  std::map<std::string, Value> values;
+  bool fixed = false;  // inside of a body, which may read them only
+};
+
 /// An ONNX graph under construction, of one subgraph.
 class Graph {
  public:
@@ -44,8 +51,24 @@ class Graph {
   /// Inputs, all operators in order, outputs.
   void convert();
 
+  // subgraph.cc
+  /// Adds the nodes of another subgraph to this graph; returns the values of its outputs.
+  Values inline_subgraph(int32_t subgraph, const Values& arguments, const std::string& prefix);
+  /// A subgraph as a branch of If, which reads its operands from around it.
+  onnx_proto::GraphProto branch(int32_t subgraph, const Values& arguments, const std::string& prefix);
+  /// Two subgraphs as the body of Loop: the second, then whether the first wants another turn.
+  onnx_proto::GraphProto loop_body(int32_t condition, int32_t body, const std::string& prefix);
+  Variables& variables() { return *variables_; }
+  /// Names of variables by the tensors that are handles to them.
+  std::map<int32_t, std::string>& handles() { return handles_; }
+
  private:
   friend class Op;
+  /// A graph whose nodes stand in `proto`, for a subgraph that this one uses; `own`: inside of a body.
+  Graph inner(int32_t subgraph, onnx_proto::GraphProto& proto, const std::string& prefix, bool own);
+  void convert_operators();
+  /// Declares outputs of a body, each made by a node.
+  void add_outputs(const std::string& condition);
   void add_port(int32_t tensor, onnx_proto::ValueInfoProto& port);
   void add_initializer(const Value& name, const ops::Tensor& tensor);
   /// A name that no other value has.
@@ -55,9 +78,13 @@ class Graph {
   size_t index_;
   Kernels kernels_;
   onnx_proto::GraphProto& proto_;
-  std::string prefix_;           // of the names inside of a body
-  std::vector<bool> added_;      // constants that are initializers, by tensor
-  std::set<std::string> names_;  // of all values
+  std::string prefix_;                  // of the names inside of a body
+  std::vector<bool> added_;             // constants that are initializers, by tensor
+  std::set<std::string> names_;         // of all values
+  std::map<int32_t, Value> arguments_;  // values that stand for the subgraph's inputs
+  std::map<int32_t, std::string> handles_;
+  std::shared_ptr<Variables> variables_ = std::make_shared<Variables>();
+  int depth_ = 0;  // of subgraphs that use subgraphs
 };
 
 /// An operator while it is converted. Each result must be given exactly once.
@@ -109,8 +136,10 @@ class Op {
   /// The scale and zero point of a tensor as operands; per axis as vectors.
   Value scale(const TensorInfo& tensor);
   Value zero_point(const TensorInfo& tensor);
-  /// A subgraph as the body of an If or a Loop; its values begin with `prefix`.
-  onnx_proto::GraphProto body(int32_t subgraph, const std::string& prefix);
+  Graph& graph() { return graph_; }
+  /// A node with graphs as attributes.
+  Values nodes_with_bodies(const std::string& op_type, const Values& operands,
+                           std::map<std::string, onnx_proto::GraphProto> bodies, size_t results);
 
   // Results.
   /// Makes `value` the operator's result; the last node that made it gives it its name.

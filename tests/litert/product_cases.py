@@ -21,12 +21,15 @@ def image(d, channels=None, low=4, high=9):
 PRODUCT_TYPES = ("float32", "int8", "uint8", "int16", "int8 per channel", "int16 per channel", "hybrid", "float16 weights")
 
 
-def product_operands(d, kind, x_shape, weight_shape, channel_axis, channels):
-    """Input, weights and bias with their types, and the type of the output."""
+def product_operands(d, kind, x_shape, weight_shape, channel_axis, channels, given=None):
+    """Input, weights and bias, and the type of the output. `given`: a tensor and its quantisation, instead of an input."""
     name = kind.split()[0]
     dtype = "float32" if kind in ("float32", "hybrid", "float16 weights") else name
-    quantised = d.quantisation(dtype)
-    x = d.input(x_shape, dtype, **quantised)
+    if given:
+        x, quantised = given
+    else:
+        quantised = d.quantisation(dtype)
+        x = d.input(x_shape, dtype, **quantised)
     if dtype == "float32":
         if kind == "hybrid":
             per_channel = d.chance()
