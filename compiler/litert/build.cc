@@ -72,6 +72,18 @@ Value concat(Op& op, const Values& parts, int64_t axis) {
 
 Value filled(Op& op, const Value& shape, const Value& scalar) { return op.node("Expand", {scalar, shape}); }
 
+int64_t sum_of(const Op& op, int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) op.refuse("a number is too large", ErrorCode::kInvalidModel);
+  return sum;
+}
+
+int64_t product_of(const Op& op, int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) op.refuse("a number is too large", ErrorCode::kInvalidModel);
+  return product;
+}
+
 Value counted(Op& op, int64_t count) {
   std::vector<int64_t> numbers(static_cast<size_t>(count));
   std::iota(numbers.begin(), numbers.end(), 0);

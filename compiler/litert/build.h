@@ -28,6 +28,9 @@ Value slice(Op& op, const Value& value, int64_t begin, int64_t end, int64_t axis
 Value concat(Op& op, const Values& parts, int64_t axis);
 /// A scalar in every place of a shape.
 Value filled(Op& op, const Value& shape, const Value& scalar);
+/// Sums and products of numbers from the file; refuse what exceeds 64 bits.
+int64_t sum_of(const Op& op, int64_t a, int64_t b);
+int64_t product_of(const Op& op, int64_t a, int64_t b);
 /// 0, 1, ... as a vector of `count` int64 numbers.
 Value counted(Op& op, int64_t count);
 /// Whether operands are computed as real numbers: float32, float16, or quantised.

@@ -58,7 +58,7 @@ void convert_l2_normalization(Op& op) {
 void convert_local_response_normalization(Op& op) {
   using O = LocalResponseNormalizationOptions;
   const int64_t size = 2 * int64_t{op.option(O::radius)} + 1;
-  if (size < 1) op.refuse("the radius is negative", ErrorCode::kInvalidModel);
+  if (size < 1 || size > 1 << 20) op.refuse("the radius is no radius", ErrorCode::kInvalidModel);
   const Attributes attributes = {{"size", size},
                                  {"alpha", op.option(O::alpha) * static_cast<float>(size)},
                                  {"beta", op.option(O::beta)},

@@ -18,7 +18,6 @@ std::string activation_name(Op& op, int activation) {
     case 2: return "ReluN1To1";
     case 3: return "Relu6";
     case 4: return "Tanh";
-    case 6: return "Sigmoid";
     default: op.refuse("the activation " + std::to_string(activation) + " is not supported");
   }
 }
@@ -199,7 +198,8 @@ void convert_svdf(Op& op) {
   require_real(op);
   const ops::Shape &time = fixed_shape(op, 2), &state = fixed_shape(op, 4);
   const int64_t rank = op.option(O::rank);
-  if (time.size() != 2 || state.size() != 2 || rank < 1 || time[0] % rank != 0 || state[1] != time[0] * time[1])
+  if (time.size() != 2 || state.size() != 2 || rank < 1 || time[0] % rank != 0 ||
+      state[1] != product_of(op, time[0], time[1]))
     op.refuse("rank, weights and state do not fit", ErrorCode::kInvalidModel);
   const int64_t filters = time[0], memory = time[1], batch = state[0];
   const Value features = op.node("MatMul", {op.real(0), op.transpose(op.real(1), {1, 0})});
