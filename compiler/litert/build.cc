@@ -37,6 +37,12 @@ const ops::Shape& fixed_shape(const Op& op, size_t i) {
   return shape;
 }
 
+int64_t last_extent(const Op& op, size_t i) {
+  if (fixed_shape(op, i).empty())
+    op.refuse("operand " + std::to_string(i) + " must have an axis", ErrorCode::kInvalidModel);
+  return op.input(i).shape.back();
+}
+
 Value extents(Op& op, size_t i) {
   const ops::Shape& shape = op.input(i).shape;
   if (std::count(shape.begin(), shape.end(), -1) == 0) return op.ints(shape);

@@ -17,6 +17,8 @@ std::vector<int64_t> normal_axes(const Op& op, size_t i, int64_t rank);
 int64_t constant_axis(const Op& op, size_t i, size_t data);
 /// The extents of an operand, none of them open; refuses otherwise.
 const ops::Shape& fixed_shape(const Op& op, size_t i);
+/// The last extent of an operand; refuses where it is open or there is none.
+int64_t last_extent(const Op& op, size_t i);
 /// The extents of an operand as a vector of int64.
 Value extents(Op& op, size_t i);
 /// Operand `i` as int64: a constant, or cast. A scalar stays one.

@@ -46,9 +46,9 @@ Function in_pieces(Op& op, Real function) {
   const float first = end(x, -32768), step = (end(x, 32767) - first) / kPieces, half = step / 2,
               factor = 65536.0F / (end(y, 32767) - end(y, -32768));
   std::vector<int32_t> ends(kPieces + 1);
-  // What is no number, as behind a pole, is stored as zero.
+  // What is no number, as at a pole, is stored as the largest.
   const auto stored = [](float value) {
-    return std::isnan(value) ? 0 : static_cast<int32_t>(std::clamp(value, -32768.0F, 32767.0F));
+    return std::isnan(value) ? 32767 : static_cast<int32_t>(std::clamp(value, -32768.0F, 32767.0F));
   };
   for (int i = 0; i < kPieces; ++i) {
     const float at = first + static_cast<float>(i) * step;

@@ -47,7 +47,7 @@ Value joined(Op& op, size_t first) {
 
 /// x [steps, batch, inputs] to [steps, batch, outputs].
 Value plain_lstm(Op& op, const Value& x, const LstmDirection& d) {
-  const int64_t units = op.input(d.cell).shape.back();
+  const int64_t units = last_extent(op, d.cell);
   Values operands = {x, joined(op, d.weights), joined(op, d.weights + 4)};
   const Value zeros = op.constant(ops::Tensor(DType::kFloat, {1, 4 * units}));
   operands.push_back(concat(op, {joined(op, d.weights + 11), zeros}, 1));
@@ -148,7 +148,7 @@ void convert_bidirectional_lstm(Op& op) {
 
 /// x [steps, batch, inputs] by weights, recurrent weights, bias and state, operands from `first` on.
 Value rnn(Op& op, const Value& x, size_t first, const std::string& activation, bool reverse) {
-  const int64_t units = op.input(first + 2).shape.back();
+  const int64_t units = last_extent(op, first + 2);
   const Value zeros = op.constant(ops::Tensor(DType::kFloat, {units}));
   const Value bias = unsqueeze(op, concat(op, {op.real(first + 2), zeros}, 0), {0});
   // ONNX has a line with slope 1 for no activation.

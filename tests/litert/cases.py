@@ -51,7 +51,11 @@ def draw_case(name, seed, attempts=60):
         d = Draw(np.random.default_rng([seed, attempt, *name.encode()]), seed)
         try:
             outputs = CASES[name](d)
-            return d.done(name, *(outputs if isinstance(outputs, (list, tuple)) else [outputs]))
+            case = d.done(name, *(outputs if isinstance(outputs, (list, tuple)) else [outputs]))
+            # XNNPACK takes an empty slice for a whole one.
+            if name == "STRIDED_SLICE" and not case.runs["reference"].outputs[0].size:
+                raise oracle.Refused("an empty result")
+            return case
         except oracle.Refused as error:
             reason = error
     raise oracle.Refused(f"{name}: {reason}")

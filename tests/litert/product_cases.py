@@ -428,7 +428,10 @@ def detection_post_process(d):
         "nms_score_threshold": d.pick(0.05, 0.3), "nms_iou_threshold": d.pick(0.3, 0.6), "num_classes": classes,
         "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0,
     }  # fmt: skip
-    if not options["use_regular_nms"]:  # all results are used: LiteRT leaves the others unwritten
+    # All results are used: LiteRT leaves the others unwritten.
+    if options["use_regular_nms"]:
+        options["max_classes_per_detection"] = 1
+    else:
         options |= {"nms_score_threshold": 0.0, "max_detections": min(options["max_detections"], anchors)}
         options |= {"nms_iou_threshold": 1.0} if d.chance() else {"max_detections": 1}
     outs = [d.out("float32") for _ in range(4)]
