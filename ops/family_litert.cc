@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of domain litert that work on single elements of quantised tensors: Lookup, Quantize, Add, Sub, Mul.
+// Operators of domain litert that work on single elements of quantised tensors: Lookup, Quantize, Add, Sub, Mul, PRelu.
 // Scales, zero points and limits are attributes, because a LiteRT file has them as constants of its tensors. `kernel`
 // says whose arithmetic it is: "xnnpack" or "reference" (docs/numerics.md).
 #include <algorithm>
@@ -107,9 +107,19 @@ Formula mul_reference(const Binary& p) {
   };
 }
 
+/// A slope for what is below the zero point.
+Formula prelu(const Binary& p) {
+  const double ratio = static_cast<double>(p.a.scale) / static_cast<double>(p.y.scale);
+  const FixedPoint above = fixed_point(ratio), below = fixed_point(ratio * static_cast<double>(p.b.scale));
+  return [=, za = p.a.zero, zb = p.b.zero](int32_t a, int32_t b) {
+    return int64_t{a >= za ? litert::multiply(a - za, above) : litert::multiply((a - za) * (b - zb), below)};
+  };
+}
+
 Formula formula_of(const Node& node, DType dtype) {
   const Binary p(node);
   const bool xnnpack = node.get_string("kernel", "xnnpack") == "xnnpack" && dtype != DType::kInt16;
+  if (node.op_type == "PRelu") return prelu(p);
   if (node.op_type == "Mul") return xnnpack ? mul_xnnpack(p) : mul_reference(p);
   const bool subtract = node.op_type == "Sub";
   return xnnpack ? add_xnnpack(p, subtract) : add_reference(p, subtract, dtype == DType::kInt16 ? 15 : 20);
@@ -198,7 +208,7 @@ void register_litert(Registry& registry) {
                 .evaluate = evaluate_quantize,
                 .work_bytes = 4,
                 .attributes = {"scale", "zero_point", "to"}});
-  for (const char* name : {"Add", "Sub", "Mul"})
+  for (const char* name : {"Add", "Sub", "Mul", "PRelu"})
     registry.add({.domain = "litert",
                   .name = name,
                   .since_version = 1,

@@ -2,6 +2,7 @@
 // Operators of domain litert that sum quantised elements: AveragePool (channels first), Mean, Softmax. The kernels of
 // LiteRT compute them on integers; Mean has XNNPACK's float factor or the reference kernel's multiplier.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -137,7 +138,7 @@ void evaluate_mean(EvalContext& context) {
   context.outputs[0] = from_int32s(x.dtype(), result, to);
 }
 
-// --- Softmax of bytes, along the last axis: the exponential and the reciprocal in fixed point
+// --- Softmax along the last axis: of bytes with exponential and reciprocal in fixed point
 
 /// Fixed point of 32 bits; the names say how many integer bits a number has.
 using Raw = int32_t;
@@ -188,14 +189,70 @@ Raw reciprocal_of_one_plus(Raw x) {
 }
 
 void infer_softmax(InferContext& context) {
-  expect_dtype(context, 0, {DType::kUint8, DType::kInt8}, "X");
+  expect_dtype(context, 0, kQuantised, "X");
   context.outputs[0] = same_shape(context.input(0), context.input(0).dtype);
+}
+
+// Softmax of int16: two tables of 513 entries, between which is interpolated.
+
+using Curve = std::array<int16_t, 513>;
+
+/// `function` on [low, high], results in [-1, 1] as int16. Entries are shifted by half the error of the interpolation
+/// in the middle of two.
+Curve curve_of(double (*function)(double), double low, double high) {
+  const auto sample = [&](double at) { return function(at) * 32768.0; };
+  const double step = (high - low) / 512;
+  const auto limited = [](double value) { return static_cast<int16_t>(std::clamp(value, -32768.0, 32767.0)); };
+  Curve curve;
+  for (int i = 0; i < 512; ++i) {
+    const double at = low + i * step, here = std::round(sample(at));
+    const double middle = std::round((sample(at + step) + here) / 2), wanted = std::round(sample(at + step / 2));
+    curve[static_cast<size_t>(i)] = limited(here - std::round((middle - wanted) / 2));
+  }
+  curve[512] = limited(std::round(sample(high)));
+  return curve;
+}
+
+int32_t interpolated(const Curve& curve, int32_t value) {
+  const auto index = static_cast<size_t>(256 + (value >> 7));
+  return curve[index] + (((curve[index + 1] - curve[index]) * (value & 127) + 64) >> 7);
+}
+
+void evaluate_wide_softmax(EvalContext& context) {
+  static const Curve exponentials = curve_of([](double x) { return std::exp(x); }, -10, 0);
+  static const Curve reciprocals = curve_of([](double x) { return 1 / (1 + x); }, 0, 1);
+  const Node& node = context.node;
+  const Tensor& x = context.input(0);
+  const FixedPoint factor = fixed_point(static_cast<double>(node.get_float("x_scale", 1)) *
+                                        static_cast<double>(node.get_float("beta", 1)) / (10.0 / 65535.0));
+  const auto extent = static_cast<size_t>(x.shape().back());
+  const std::vector<int32_t> from = to_int32s(x);
+  std::vector<int32_t> to(from.size());
+  for (size_t row = 0; extent > 0 && row < from.size(); row += extent) {
+    const int32_t most = *std::max_element(from.begin() + static_cast<std::ptrdiff_t>(row),
+                                           from.begin() + static_cast<std::ptrdiff_t>(row + extent));
+    int32_t sum = 0;
+    for (size_t i = row; i < row + extent; ++i) {
+      const int64_t scaled = int64_t{litert::multiply(from[i] - most, factor)} + 32767;
+      to[i] = interpolated(exponentials, static_cast<int32_t>(std::clamp<int64_t>(scaled, -32768, 32767)));
+      sum += to[i];
+    }
+    const int headroom = std::countl_zero(static_cast<uint32_t>(sum)) + 1;
+    const auto above = static_cast<int32_t>(((static_cast<int64_t>(sum) << (headroom - 2)) + (1 << 13)) >> 14);
+    const int32_t reciprocal = interpolated(reciprocals, std::clamp(above - (1 << 15) - (1 << 16), -32768, 32767));
+    const int shift = 31 - (headroom - 1);
+    for (size_t i = row; i < row + extent; ++i)
+      to[i] = static_cast<int32_t>(
+          std::clamp<int64_t>((int64_t{to[i]} * reciprocal + (int64_t{1} << (shift - 1))) >> shift, 0, 32767));
+  }
+  context.outputs[0] = from_int32s(x.dtype(), x.shape(), to);
 }
 
 void evaluate_softmax(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
   if (x.rank() == 0) node.fail(ErrorCode::kInvalidModel, "X must have an axis");
+  if (x.dtype() == DType::kInt16) return evaluate_wide_softmax(context);
   const double real = static_cast<double>(node.get_float("beta", 1)) *
                       static_cast<double>(node.get_float("x_scale", 1)) * static_cast<double>(1 << 26);
   const FixedPoint factor = fixed_point(std::min(real, 2147483647.0));

@@ -20,8 +20,10 @@ FixedPoint fixed_point(double factor);
 int32_t multiply(int32_t x, FixedPoint factor);
 /// As the kernels have it that are tuned for a machine: the division rounds halves upwards.
 int32_t multiply_upwards(int32_t x, FixedPoint factor);
-/// The same for a sum of 64 bits, as kernels of int16 have it: the multiplier cut to 16 bits, one rounding upwards.
-int32_t multiply_wide(int64_t x, FixedPoint factor);
+/// Sums of 64 bits, as kernels of int16 have them: one rounding, halves upwards. In convolutions the multiplier is cut
+/// to 16 bits.
+int32_t multiply_once(int64_t x, FixedPoint factor);
+int32_t multiply_short(int64_t x, FixedPoint factor);
 
 /// The factor of a mean of `count` elements in the reference kernel: the multiplier of the scales' ratio, with as many
 /// more bits as fit, divided by the count.

@@ -36,7 +36,11 @@ void convert_max_pool_2d(Op& op) {
     return op.give_real(0,
                         op.activate(op.channels_last(op.node("MaxPool", {op.channels_first(op.real(0))}, attributes)),
                                     activation_of(op)));
-  const Value pooled = op.channels_last(op.node("MaxPool", {op.channels_first(op.value(0))}, attributes));
+  // ONNX has no maximum of int16; in float32 it is exact.
+  const bool wide = op.input(0).type == TensorType::kInt16;
+  const Value image = op.channels_first(wide ? op.cast(op.value(0), ops::DType::kFloat) : op.value(0));
+  const Value most = op.channels_last(op.node("MaxPool", {image}, attributes));
+  const Value pooled = wide ? op.cast(most, ops::DType::kInt16) : most;
   op.give(0, op.limited(pooled, activation_of(op)));
 }
 
@@ -87,7 +91,7 @@ void convert_mean(Op& op) {
 
 void convert_softmax(Op& op) {
   const float beta = op.option(SoftmaxOptions::beta);
-  if (op.is_quantised() && op.output().type == op.input(0).type && op.input(0).type != TensorType::kInt16) {
+  if (op.is_quantised() && op.output().type == op.input(0).type) {
     const Attributes attributes = {{"beta", beta}, {"x_scale", op.input(0).quantisation.scale()}};
     return op.give(0, op.node("Softmax", {op.value(0)}, attributes, kDomain));
   }

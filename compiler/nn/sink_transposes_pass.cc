@@ -102,7 +102,8 @@ bool is_unary(NodeOp op) {
 /// The operands that an operator broadcasts against each other; none if it does not.
 std::vector<unsigned> broadcast_operands(NodeOp op) {
   bool quantised = op.is("QLinearAdd", kMicrosoftDomain) || op.is("QLinearMul", kMicrosoftDomain);
-  const bool litert = op.is("Add", kLitertDomain) || op.is("Sub", kLitertDomain) || op.is("Mul", kLitertDomain);
+  const bool litert = op.is("Add", kLitertDomain) || op.is("Sub", kLitertDomain) || op.is("Mul", kLitertDomain) ||
+                      op.is("PRelu", kLitertDomain);
   std::vector<unsigned> data;
   if (!quantised && !litert && !(op.getDomain().empty() && broadcasting_operators().contains(op.getOpType())))
     return data;

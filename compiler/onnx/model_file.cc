@@ -35,7 +35,7 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-ModelFile parse_model(std::string_view bytes, const std::string& directory) {
+ModelFile parse_model(std::string_view bytes, const std::string& directory, bool litert_reference) {
   if (bytes.empty()) throw Error(ErrorCode::kInvalidModel, "the model is empty");
   if (bytes.size() > static_cast<size_t>(INT32_MAX)) {
     throw Error(ErrorCode::kInvalidModel,
@@ -43,7 +43,7 @@ ModelFile parse_model(std::string_view bytes, const std::string& directory) {
   }
   ModelFile file;
   if (litert::is_litert(bytes)) {
-    file.proto = litert::to_onnx(bytes);
+    file.proto = litert::to_onnx(bytes, litert_reference ? litert::Kernels::kReference : litert::Kernels::kXnnpack);
     return file;
   }
   file.folders.opened = directory;
@@ -84,11 +84,11 @@ std::string metadata_of(std::string_view bytes, const std::string& key) {
   return "";
 }
 
-ModelFile load_model(const std::string& path, std::string* content) {
+ModelFile load_model(const std::string& path, std::string* content, bool litert_reference) {
   std::string bytes = read_file(path);
   const std::string directory = fs::path(path).parent_path().string();
   try {
-    ModelFile file = parse_model(bytes, directory.empty() ? "." : directory);
+    ModelFile file = parse_model(bytes, directory.empty() ? "." : directory, litert_reference);
     std::error_code code;
     const fs::path resolved = fs::canonical(path, code);
     if (!code) file.folders.resolved = resolved.parent_path().string();
