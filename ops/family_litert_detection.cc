@@ -61,9 +61,7 @@ struct Candidate {
 };
 
 struct Worse {
-  bool operator()(const Candidate& a, const Candidate& b) const {
-    return a.score < b.score || (a.score == b.score && a.index > b.index);
-  }
+  bool operator()(const Candidate& a, const Candidate& b) const { return a.score < b.score; }
 };
 
 struct Limits {
@@ -180,9 +178,14 @@ class Detector {
 
   const Corners& box(size_t anchor) const { return boxes_[anchor]; }
 
+  /// How many classes the fast form gives for a box.
+  size_t classes_each() const {
+    return std::min(static_cast<size_t>(node_.get_int("max_classes_per_detection", 1)), classes_);
+  }
+
   /// Suppression over the best score of each anchor; each box that stays gives its best classes.
   std::vector<Detection> fast() const {
-    const size_t each = std::min(static_cast<size_t>(node_.get_int("max_classes_per_detection", 1)), classes_);
+    const size_t each = classes_each();
     std::vector<float> best;
     std::vector<std::vector<size_t>> labels;
     for (size_t anchor = 0; anchor < boxes_.size(); ++anchor) {
@@ -237,7 +240,8 @@ class Detector {
 
 void evaluate_detection(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Detector detector(c);
-  const std::vector<Detection> all = c.node.get_int("use_regular_nms", 0) != 0 ? detector.regular() : detector.fast();
+  const bool regular = c.node.get_int("use_regular_nms", 0) != 0;
+  const std::vector<Detection> all = regular ? detector.regular() : detector.fast();
   Tensor boxes(DType::kFloat, types[0].shape), classes(DType::kFloat, types[1].shape),
       scores(DType::kFloat, types[2].shape), used(DType::kFloat, {1});
   const size_t count = std::min(all.size(), static_cast<size_t>(scores.size()));
@@ -246,7 +250,9 @@ void evaluate_detection(EvalContext& c, const std::vector<TypeInfo>& types) {
     mutable_elements<float>(classes)[i] = static_cast<float>(all[i].label);
     mutable_elements<float>(scores)[i] = all[i].score;
   }
-  mutable_elements<float>(used)[0] = static_cast<float>(count);
+  // The fast form counts boxes, not their classes.
+  const size_t each = regular ? 1 : detector.classes_each();
+  mutable_elements<float>(used)[0] = static_cast<float>(count / each);
   c.outputs = {Value(boxes), Value(classes), Value(scores), Value(used)};
 }
 

@@ -37,6 +37,12 @@ const ops::Shape& fixed_shape(const Op& op, size_t i) {
   return shape;
 }
 
+int64_t last_extent(const Op& op, size_t i) {
+  if (fixed_shape(op, i).empty())
+    op.refuse("operand " + std::to_string(i) + " must have an axis", ErrorCode::kInvalidModel);
+  return op.input(i).shape.back();
+}
+
 Value extents(Op& op, size_t i) {
   const ops::Shape& shape = op.input(i).shape;
   if (std::count(shape.begin(), shape.end(), -1) == 0) return op.ints(shape);
@@ -71,6 +77,18 @@ Value concat(Op& op, const Values& parts, int64_t axis) {
 }
 
 Value filled(Op& op, const Value& shape, const Value& scalar) { return op.node("Expand", {scalar, shape}); }
+
+int64_t sum_of(const Op& op, int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) op.refuse("a number is too large", ErrorCode::kInvalidModel);
+  return sum;
+}
+
+int64_t product_of(const Op& op, int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) op.refuse("a number is too large", ErrorCode::kInvalidModel);
+  return product;
+}
 
 Value counted(Op& op, int64_t count) {
   std::vector<int64_t> numbers(static_cast<size_t>(count));

@@ -18,7 +18,7 @@ void give_all(Op& op, const Values& results) {
   for (size_t i = 0; i < results.size(); ++i) op.give(i, results[i]);
 }
 
-std::string prefix_of(Op& op) { return op.output_count() > 0 ? op.output().name + "/" : "once/"; }
+std::string prefix_of(Op& op) { return op.output().name + "/"; }
 
 void convert_if(Op& op) {
   const Values operands = operands_from(op, 1);
@@ -44,7 +44,8 @@ void convert_while(Op& op) {
 }
 
 void convert_call_once(Op& op) {
-  op.graph().inline_subgraph(op.option(CallOnceOptions::init_subgraph_index), {}, "once/");
+  const int32_t subgraph = op.option(CallOnceOptions::init_subgraph_index);
+  op.graph().inline_subgraph(subgraph, {}, "once" + std::to_string(subgraph) + "/");
 }
 
 /// A composition has a decomposition, which says the same.
@@ -55,7 +56,8 @@ void convert_composite(Op& op) {
 
 void convert_var_handle(Op& op) {
   const std::string container(op.option(VarHandleOptions::container)), name(op.option(VarHandleOptions::shared_name));
-  op.graph().handles()[op.info().outputs.at(0)] = container + "/" + name;
+  op.output(0);
+  op.graph().handles()[op.info().outputs[0]] = container + "/" + name;
 }
 
 std::string variable(Op& op) {

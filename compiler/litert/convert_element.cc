@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/litert/build.h"
+#include "ops/litert_math.h"
 
 namespace tessera::litert {
 namespace {
@@ -58,7 +59,7 @@ void convert_l2_normalization(Op& op) {
 void convert_local_response_normalization(Op& op) {
   using O = LocalResponseNormalizationOptions;
   const int64_t size = 2 * int64_t{op.option(O::radius)} + 1;
-  if (size < 1) op.refuse("the radius is negative", ErrorCode::kInvalidModel);
+  if (size < 1 || size > 1 << 20) op.refuse("the radius is no radius", ErrorCode::kInvalidModel);
   const Attributes attributes = {{"size", size},
                                  {"alpha", op.option(O::alpha) * static_cast<float>(size)},
                                  {"beta", op.option(O::beta)},
@@ -144,12 +145,28 @@ bool same_quantisation(const TensorInfo& a, const TensorInfo& b) {
   return a.quantisation.scales == b.quantisation.scales && a.quantisation.zero_points == b.quantisation.zero_points;
 }
 
+/// Bytes as integers of one scale, as LiteRT compares them: 256 times the distance to the zero point, by the tensor's
+/// scale in fixed point.
+Value scaled(Op& op, size_t i) {
+  const Quantisation& q = op.input(i).quantisation;
+  if (!q.present() || !q.per_tensor() || ops::element_bytes(op.dtype(i)) != 1)
+    op.refuse("operands must be bytes with one scale each", ErrorCode::kInvalidModel);
+  const auto factor = ops::litert::fixed_point(static_cast<double>(q.scale()));
+  const int64_t least = op.input(i).type == TensorType::kInt8 ? -128 : 0;
+  std::vector<int32_t> table;
+  for (int64_t integer = least; integer < least + 256; ++integer)
+    table.push_back(ops::litert::multiply(static_cast<int32_t>((integer - q.zero()) * 256), factor));
+  const Value place =
+      op.node("Sub", {op.cast(op.value(i), DType::kInt64), op.scalar(DType::kInt64, static_cast<double>(least))});
+  return op.node("Gather", {op.constant(ops::Tensor::of<int32_t>(DType::kInt32, {256}, table)), place});
+}
+
 Conversion comparison(const char* name) {
   return [name](Op& op) {
     // Kernels of int16 compare what is stored, whatever its scale.
     const bool as_stored = !op.input(0).is_quantised() || op.input(0).type == TensorType::kInt16 ||
                            same_quantisation(op.input(0), op.input(1));
-    const auto side = [&](size_t i) { return as_stored ? op.value(i) : op.real(i); };
+    const auto side = [&](size_t i) { return as_stored ? op.value(i) : scaled(op, i); };
     const Value a = side(0), b = side(1);
     const std::string wanted = name;
     op.give(0, wanted == "NotEqual" ? op.node("Not", {op.node("Equal", {a, b})}) : op.node(name, {a, b}));

@@ -3,13 +3,11 @@
 // of LiteRT's kernels: ABS, EXP, LOG, ELU, GELU, RSQRT, RELU_0_TO_1. Real values are computed as convert_element.cc
 // says.
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "compiler/litert/build.h"
-#include "ops/litert_math.h"
+#include "ops/litert_root.h"
 
 namespace tessera::litert {
 namespace {
@@ -48,7 +46,10 @@ Function in_pieces(Op& op, Real function) {
   const float first = end(x, -32768), step = (end(x, 32767) - first) / kPieces, half = step / 2,
               factor = 65536.0F / (end(y, 32767) - end(y, -32768));
   std::vector<int32_t> ends(kPieces + 1);
-  const auto stored = [](float value) { return static_cast<int32_t>(std::clamp(value, -32768.0F, 32767.0F)); };
+  // What is no number, as at a pole, is stored as the largest.
+  const auto stored = [](float value) {
+    return std::isnan(value) ? 32767 : static_cast<int32_t>(std::clamp(value, -32768.0F, 32767.0F));
+  };
   for (int i = 0; i < kPieces; ++i) {
     const float at = first + static_cast<float>(i) * step;
     const float value = std::round(function(at) * factor), middle = std::round(function(at + half) * factor);
@@ -96,58 +97,47 @@ void convert_relu_0_to_1(Op& op) {
   }));
 }
 
-// RSQRT: Newton's iteration in fixed point.
-
-/// The doubled high half of a product, rounded; numbers have their point behind bit 31.
-int32_t high_product(int32_t a, int32_t b) {
-  if (a == b && a == std::numeric_limits<int32_t>::min()) return std::numeric_limits<int32_t>::max();
-  const int64_t product = int64_t{a} * b, nudge = product >= 0 ? int64_t{1} << 30 : 1 - (int64_t{1} << 30);
-  return static_cast<int32_t>((product + nudge) / (int64_t{1} << 31));
-}
-
-int32_t shifted_left(int32_t x, int bits) {
-  const int64_t wide = int64_t{x} * (int64_t{1} << bits);
-  return static_cast<int32_t>(
-      std::clamp<int64_t>(wide, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
-}
-
-int32_t halved(int32_t x) { return (x >> 1) + ((x & 1) > (x < 0 ? 1 : 0) ? 1 : 0); }
-
-/// 1 / sqrt(x) as a multiplier and the left shift that belongs to it.
-ops::litert::FixedPoint inverse_root(int32_t x) {
-  if (x <= 1) return {std::numeric_limits<int32_t>::max(), 0};
-  int shift = 11;
-  for (; x >= 1 << 29; ++shift) x /= 4;
-  const int pairs = (std::countl_zero(static_cast<uint32_t>(x)) - 1) / 2 - 1;
-  shift -= pairs;
-  x <<= 2 * pairs;
-  // Three integer bits; a product of two such has six, of three nine.
-  const int32_t half = halved(x >> 1), three_halves = (1 << 28) + (1 << 27);
-  int32_t root = 1 << 28;
-  for (int i = 0; i < 5; ++i) {
-    const int32_t cube = shifted_left(high_product(high_product(root, root), root), 6);
-    root = shifted_left(high_product(three_halves, root) - high_product(half, cube), 3);
-  }
-  root = high_product(root, 1518500250);  // the root of a half
-  if (shift < 0) {
-    root <<= -shift;
-    shift = 0;
-  }
-  return {root, -shift};
-}
-
 void convert_rsqrt(Op& op) {
+  if (op.input(0).type == TensorType::kInt16)
+    return op.give(0, op.lookup(op.value(0), in_pieces(op, [](float x) { return 1.0F / std::sqrt(x); })));
   constexpr int kShift = 20;
   const Quantisation x = op.input(0).quantisation, y = op.output().quantisation;
   const auto factor = fixed_point(1.0 / static_cast<double>(std::sqrt(x.scale()) * y.scale()));
-  const int64_t most = op.input(0).type == TensorType::kInt16 ? 32767 : 127;
-  op.give(0, op.lookup(op.value(0), [=](int64_t integer) {
+  op.give(0, op.lookup(op.value(0), [=](int64_t integer) -> int64_t {
     const auto value = static_cast<int32_t>(integer - x.zero());
-    if (value <= 0) return most;
-    const ops::litert::FixedPoint root = inverse_root(value);
+    if (value <= 0) return 127;
+    const ops::litert::FixedPoint root = ops::litert::inverse_root(value);
     const int32_t data = multiply(1, {root.multiplier, root.shift + kShift});
     return multiply(data, {factor.multiplier, factor.shift - kShift}) + y.zero();
   }));
+}
+
+bool is_byte(const TensorInfo& tensor) { return is_small(tensor) && tensor.type != TensorType::kInt16; }
+
+void convert_log_softmax(Op& op) {
+  if (!is_byte(op.input(0)) || !is_byte(op.output()))
+    return op.give_real(0, op.node("LogSoftmax", {op.real(0)}, {{"axis", int64_t{-1}}}));
+  const Quantisation &x = op.input(0).quantisation, &y = op.output().quantisation;
+  op.give(0, op.node("LogSoftmax", {op.value(0)},
+                     {{"x_scale", x.scale()}, {"y_scale", y.scale()}, {"y_zero_point", y.zero()}}, kDomain));
+}
+
+/// The result's scale is 1/128, whatever the file says.
+void convert_l2_normalization(Op& op) {
+  op.give(0, op.node("L2Normalization", {op.value(0)}, {{"x_zero_point", op.input(0).quantisation.zero()}}, kDomain));
+}
+
+void convert_squared_difference(Op& op) {
+  const Quantisation &a = op.input(0).quantisation, &b = op.input(1).quantisation, &y = op.output().quantisation;
+  if (!is_byte(op.input(1))) op.refuse("operands must be quantised in one type", ErrorCode::kInvalidModel);
+  op.give(0, op.node("SquaredDifference", {op.value(0), op.value(1)},
+                     {{"a_scale", a.scale()},
+                      {"a_zero_point", a.zero()},
+                      {"b_scale", b.scale()},
+                      {"b_zero_point", b.zero()},
+                      {"y_scale", y.scale()},
+                      {"y_zero_point", y.zero()}},
+                     kDomain));
 }
 
 float gelu(float x) { return 0.5F * x * (1.0F + std::erf(x * std::numbers::sqrt2_v<float> / 2)); }
@@ -179,6 +169,9 @@ void register_function(Conversions& conversions) {
   add_quantised(conversions, B::kAbs, convert_abs);
   add_quantised(conversions, B::kRsqrt, convert_rsqrt);
   add_quantised(conversions, B::kRelu0To1, convert_relu_0_to_1);
+  add_quantised(conversions, B::kL2Normalization, convert_l2_normalization);
+  add_quantised(conversions, B::kSquaredDifference, convert_squared_difference);
+  conversions.add(B::kLogSoftmax, convert_log_softmax);
   add_quantised(conversions, B::kGelu,
                 [](Op& op) { tabulated(op.option(GeluOptions::approximate) ? approximate_gelu : gelu, nullptr)(op); });
 }

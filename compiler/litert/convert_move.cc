@@ -11,6 +11,8 @@ namespace {
 
 using ops::DType;
 
+constexpr int64_t kMostAxes = 64;
+
 /// LiteRT has kernels for operands and results of one quantisation only.
 void require_same_quantisation(Op& op, size_t operand) {
   const Quantisation &a = op.input(operand).quantisation, &b = op.output().quantisation;
@@ -84,7 +86,12 @@ void convert_split_v(Op& op) {
   if (std::count(sizes.begin(), sizes.end(), -1) > 1)
     op.refuse("more than one size is left open", ErrorCode::kInvalidModel);
   for (int64_t& size : sizes)
-    if (size == -1) size = fixed_extent(op, 0, axis) - (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) + 1);
+    if (size == -1) {
+      int64_t rest = fixed_extent(op, 0, axis);
+      for (const int64_t other : sizes) rest = sum_of(op, rest, other == -1 ? 0 : product_of(op, other, -1));
+      size = rest;
+      break;
+    }
   if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; }))
     op.refuse("the sizes exceed the axis", ErrorCode::kInvalidModel);
   give_parts(op, 0, sizes, axis, false);
@@ -97,7 +104,7 @@ void convert_slice(Op& op) {
     std::vector<int64_t> ends = op.integers(1, "begin");
     const std::vector<int64_t> sizes = op.integers(2, "size");
     if (ends.size() != sizes.size()) op.refuse("begin and size differ in length", ErrorCode::kInvalidModel);
-    for (size_t i = 0; i < ends.size(); ++i) ends[i] = sizes[i] < 0 ? INT64_MAX : ends[i] + sizes[i];
+    for (size_t i = 0; i < ends.size(); ++i) ends[i] = sizes[i] < 0 ? INT64_MAX : sum_of(op, ends[i], sizes[i]);
     end = op.ints(ends);
   } else {
     end = choose(op, op.node("Less", {size, op.scalar(DType::kInt64, 0)}), op.ints({INT64_MAX}),
@@ -165,9 +172,9 @@ class StridedSliceReader {
     if (bit(shrink_, i)) {
       const int64_t at = from_edge ? 0 : begin_[i];
       all_.dropped.push_back(static_cast<int64_t>(axis_));
-      return add(at, at == -1 ? INT64_MAX : at + 1, 1);
+      return add(at, at == -1 ? INT64_MAX : sum_of(op_, at, 1), 1);
     }
-    int64_t stop = op_.option(O::offset) ? begin_[i] + end_[i] : end_[i];
+    int64_t stop = op_.option(O::offset) ? sum_of(op_, begin_[i], end_[i]) : end_[i];
     if (bit(op_.option(O::end_mask), i)) stop = back ? INT64_MIN : INT64_MAX;
     add(from_edge ? (back ? INT64_MAX : 0) : begin_[i], stop, step_[i]);
     ++result_;
@@ -258,7 +265,7 @@ void convert_mirror_pad(Op& op) {
     Values parts;
     if (front > 0) parts.push_back(slice(op, value, front - 1, INT64_MIN, at, -1));
     parts.push_back(value);
-    if (behind > 0) parts.push_back(slice(op, value, -1, -1 - behind, at, -1));
+    if (behind > 0) parts.push_back(slice(op, value, -1, sum_of(op, product_of(op, behind, -1), -1), at, -1));
     value = concat(op, parts, at);
   }
   op.give(0, value);
@@ -273,6 +280,7 @@ void convert_broadcast_args(Op& op) {
   const ops::Shape &a = fixed_shape(op, 0), &b = fixed_shape(op, 1);
   if (a.size() != 1 || b.size() != 1) op.refuse("shapes must be vectors", ErrorCode::kInvalidModel);
   const int64_t rank = std::max(a[0], b[0]);
+  if (rank > kMostAxes) op.refuse("the shapes have too many axes", ErrorCode::kInvalidModel);
   const auto widened = [&](size_t i, int64_t length) {
     const Value ones = op.ints(std::vector<int64_t>(static_cast<size_t>(rank - length), 1));
     if (length == 0) return ones;
@@ -338,10 +346,10 @@ void convert_space_to_batch(Op& op) {
   std::vector<int64_t> split = {shape[0]}, perm, joined = {shape[0]};
   for (size_t i = 0; i < spatial; ++i) {
     front[i + 1] = all.amounts[2 * i], behind[i + 1] = all.amounts[2 * i + 1];
-    const int64_t extent = shape[i + 1] + front[i + 1] + behind[i + 1];
+    const int64_t extent = sum_of(op, sum_of(op, shape[i + 1], front[i + 1]), behind[i + 1]);
     if (extent % all.blocks[i] != 0) op.refuse("a block does not divide its axis", ErrorCode::kInvalidModel);
     split.insert(split.end(), {extent / all.blocks[i], all.blocks[i]});
-    joined[0] *= all.blocks[i];
+    joined[0] = product_of(op, joined[0], all.blocks[i]);
     joined.push_back(extent / all.blocks[i]);
     perm.push_back(static_cast<int64_t>(2 * i + 2));
   }
@@ -361,7 +369,8 @@ void convert_batch_to_space(Op& op) {
   const Blocks all = read_blocks(op);
   const ops::Shape& shape = fixed_shape(op, 0);
   const size_t spatial = all.blocks.size();
-  const int64_t area = std::accumulate(all.blocks.begin(), all.blocks.end(), int64_t{1}, std::multiplies<>());
+  int64_t area = 1;
+  for (const int64_t block : all.blocks) area = product_of(op, area, block);
   if (shape[0] % area != 0) op.refuse("the blocks do not divide the batch", ErrorCode::kInvalidModel);
   std::vector<int64_t> split = all.blocks, perm = {static_cast<int64_t>(spatial)}, joined = {shape[0] / area};
   std::vector<int64_t> begin, end, axes;
@@ -369,8 +378,9 @@ void convert_batch_to_space(Op& op) {
   for (size_t i = 0; i < spatial; ++i) {
     split.push_back(shape[i + 1]);
     perm.insert(perm.end(), {static_cast<int64_t>(spatial + 1 + i), static_cast<int64_t>(i)});
-    joined.push_back(shape[i + 1] * all.blocks[i]);
-    begin.push_back(all.amounts[2 * i]), end.push_back(joined.back() - all.amounts[2 * i + 1]);
+    joined.push_back(product_of(op, shape[i + 1], all.blocks[i]));
+    begin.push_back(all.amounts[2 * i]);
+    end.push_back(sum_of(op, joined.back(), product_of(op, all.amounts[2 * i + 1], -1)));
     axes.push_back(static_cast<int64_t>(i + 1));
     if (begin.back() < 0 || end.back() < begin.back()) op.refuse("the crops exceed an axis", ErrorCode::kInvalidModel);
   }
@@ -391,9 +401,9 @@ Value spread(Op& op, const Value& value, ops::Shape& shape, size_t axis, int64_t
   std::vector<int64_t> amounts(2 * (shape.size() + 1), 0);
   amounts[shape.size() + 1 + axis + 1] = gaps;
   const Value padded = op.node("Pad", {unsqueeze(op, value, {at + 1}), op.ints(amounts), filler});
-  shape[axis] = extent * (1 + gaps);
+  shape[axis] = product_of(op, extent, sum_of(op, gaps, 1));
   const Value whole = op.reshape(padded, shape);
-  shape[axis] = (extent - 1) * (1 + gaps) + 1;
+  shape[axis] -= gaps;
   return slice(op, whole, 0, shape[axis], at);
 }
 

@@ -18,7 +18,6 @@ std::string activation_name(Op& op, int activation) {
     case 2: return "ReluN1To1";
     case 3: return "Relu6";
     case 4: return "Tanh";
-    case 6: return "Sigmoid";
     default: op.refuse("the activation " + std::to_string(activation) + " is not supported");
   }
 }
@@ -48,7 +47,7 @@ Value joined(Op& op, size_t first) {
 
 /// x [steps, batch, inputs] to [steps, batch, outputs].
 Value plain_lstm(Op& op, const Value& x, const LstmDirection& d) {
-  const int64_t units = op.input(d.cell).shape.back();
+  const int64_t units = last_extent(op, d.cell);
   Values operands = {x, joined(op, d.weights), joined(op, d.weights + 4)};
   const Value zeros = op.constant(ops::Tensor(DType::kFloat, {1, 4 * units}));
   operands.push_back(concat(op, {joined(op, d.weights + 11), zeros}, 1));
@@ -149,7 +148,7 @@ void convert_bidirectional_lstm(Op& op) {
 
 /// x [steps, batch, inputs] by weights, recurrent weights, bias and state, operands from `first` on.
 Value rnn(Op& op, const Value& x, size_t first, const std::string& activation, bool reverse) {
-  const int64_t units = op.input(first + 2).shape.back();
+  const int64_t units = last_extent(op, first + 2);
   const Value zeros = op.constant(ops::Tensor(DType::kFloat, {units}));
   const Value bias = unsqueeze(op, concat(op, {op.real(first + 2), zeros}, 0), {0});
   // ONNX has a line with slope 1 for no activation.
@@ -199,7 +198,8 @@ void convert_svdf(Op& op) {
   require_real(op);
   const ops::Shape &time = fixed_shape(op, 2), &state = fixed_shape(op, 4);
   const int64_t rank = op.option(O::rank);
-  if (time.size() != 2 || state.size() != 2 || rank < 1 || time[0] % rank != 0 || state[1] != time[0] * time[1])
+  if (time.size() != 2 || state.size() != 2 || rank < 1 || time[0] % rank != 0 ||
+      state[1] != product_of(op, time[0], time[1]))
     op.refuse("rank, weights and state do not fit", ErrorCode::kInvalidModel);
   const int64_t filters = time[0], memory = time[1], batch = state[0];
   const Value features = op.node("MatMul", {op.real(0), op.transpose(op.real(1), {1, 0})});

@@ -16,18 +16,35 @@ std::string padding_name(int8_t padding) {
   return static_cast<Padding>(padding) == Padding::kSame ? "SAME_UPPER" : "VALID";
 }
 
+/// What SAME adds on each side of the three axes, the larger half behind.
+std::vector<int64_t> pads_of(Op& op, const ops::Shape& x, const ops::Shape& w, const std::vector<int64_t>& strides,
+                             const std::vector<int64_t>& dilations) {
+  std::vector<int64_t> pads(6, 0);
+  if (static_cast<Padding>(op.option(Conv3DOptions::padding)) != Padding::kSame) return pads;
+  for (size_t i = 0; i < 3; ++i) {
+    if (strides[i] < 1 || dilations[i] < 1) op.refuse("strides must be positive", ErrorCode::kInvalidModel);
+    const int64_t results = (x[i + 1] + strides[i] - 1) / strides[i],
+                  span = sum_of(op, product_of(op, w[i] - 1, dilations[i]), 1),
+                  missing = std::max<int64_t>(0, (results - 1) * strides[i] + span - x[i + 1]);
+    pads[i] = missing / 2;
+    pads[i + 3] = missing - pads[i];
+  }
+  return pads;
+}
+
 /// Images [n, d, h, w, c]; weights [d, h, w, in / group, out].
 void convert_conv_3d(Op& op) {
   using O = Conv3DOptions;
-  const ops::Shape &x = op.input(0).shape, &w = fixed_shape(op, 1);
+  const ops::Shape &x = fixed_shape(op, 0), &w = fixed_shape(op, 1);
   if (x.size() != 5 || w.size() != 5 || w[3] < 1 || x[4] < 1 || x[4] % w[3] != 0)
     op.refuse("the channels do not divide into groups", ErrorCode::kInvalidModel);
-  const Attributes attributes = {
-      {"strides", std::vector<int64_t>{op.option(O::stride_d), op.option(O::stride_h), op.option(O::stride_w)}},
-      {"dilations", std::vector<int64_t>{op.option(O::dilation_d_factor), op.option(O::dilation_h_factor),
-                                         op.option(O::dilation_w_factor)}},
-      {"group", x[4] / w[3]},
-      {"auto_pad", padding_name(op.option(O::padding))}};
+  const std::vector<int64_t> strides = {op.option(O::stride_d), op.option(O::stride_h), op.option(O::stride_w)},
+                             dilations = {op.option(O::dilation_d_factor), op.option(O::dilation_h_factor),
+                                          op.option(O::dilation_w_factor)};
+  const Attributes attributes = {{"strides", strides},
+                                 {"dilations", dilations},
+                                 {"group", x[4] / w[3]},
+                                 {"pads", pads_of(op, x, w, strides, dilations)}};
   Values operands = {op.channels_first(op.real(0), 5), op.transpose(op.real(1), {4, 3, 0, 1, 2})};
   if (op.has(2)) operands.push_back(op.real(2));
   const Value y = op.channels_last(op.node("Conv", operands, attributes), 5);
@@ -45,7 +62,8 @@ void convert_conv_3d_transpose(Op& op) {
     op.refuse("images and weights must have five axes", ErrorCode::kInvalidModel);
   std::vector<int64_t> front, behind, beyond;
   for (size_t i = 0; i < 3; ++i) {
-    const int64_t surplus = (x[i + 1] - 1) * strides[i] + w[i] - shape[i + 1];
+    const int64_t full = sum_of(op, product_of(op, x[i + 1] - 1, strides[i]), w[i]),
+                  surplus = sum_of(op, full, product_of(op, shape[i + 1], -1));
     front.push_back(std::max<int64_t>(surplus, 0) / 2);
     behind.push_back(std::max<int64_t>(surplus, 0) - front.back());
     beyond.push_back(std::max<int64_t>(-surplus, 0));
@@ -94,11 +112,6 @@ void convert_multinomial(Op& op) {
   op.give(0, op.node("Multinomial", {op.real(0)}, attributes));
 }
 
-void convert_log_softmax(Op& op) {
-  if (op.input(0).is_quantised()) op.refuse("this operator is not supported on integers");
-  op.give_real(0, op.node("LogSoftmax", {op.real(0)}, {{"axis", int64_t{-1}}}));
-}
-
 /// The content of a constant is dense when it is read.
 void convert_densify(Op& op) { op.give(0, op.value(0)); }
 
@@ -116,7 +129,6 @@ void register_window(Conversions& conversions) {
   conversions.add(B::kRandomUniform, random_numbers("RandomUniformLike"));
   conversions.add(B::kRandomStandardNormal, random_numbers("RandomNormalLike"));
   conversions.add(B::kMultinomial, convert_multinomial);
-  conversions.add(B::kLogSoftmax, convert_log_softmax);
   conversions.add(B::kDensify, convert_densify);
 }
 

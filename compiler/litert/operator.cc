@@ -56,6 +56,9 @@ void fill(AttributeProto& proto, const std::string& name, const ops::Attribute& 
   } else if (const auto* reals = std::get_if<std::vector<float>>(&value)) {
     proto.set_type(AttributeProto::FLOATS);
     for (const float f : *reals) proto.add_floats(f);
+  } else if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    proto.set_type(AttributeProto::STRINGS);
+    for (const std::string& s : *texts) proto.add_strings(s);
   } else if (const auto* tensor = std::get_if<ops::Tensor>(&value)) {
     proto.set_type(AttributeProto::TENSOR);
     fill(*proto.mutable_t(), *tensor);

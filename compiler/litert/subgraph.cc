@@ -98,7 +98,9 @@ GraphProto Graph::loop_body(int32_t condition, int32_t body, const std::string& 
   graph.convert_operators();
   Values states;
   for (const int32_t tensor : graph.subgraph().outputs) states.push_back(graph.value(tensor));
-  graph.add_outputs(graph.inline_subgraph(condition, states, "condition/").at(0));
+  const Values again = graph.inline_subgraph(condition, states, "condition/");
+  if (again.size() != 1) throw Error(ErrorCode::kInvalidModel, "a condition has more than one result, or none");
+  graph.add_outputs(again[0]);
   return proto;
 }
 

@@ -51,7 +51,11 @@ def draw_case(name, seed, attempts=60):
         d = Draw(np.random.default_rng([seed, attempt, *name.encode()]), seed)
         try:
             outputs = CASES[name](d)
-            return d.done(name, *(outputs if isinstance(outputs, (list, tuple)) else [outputs]))
+            case = d.done(name, *(outputs if isinstance(outputs, (list, tuple)) else [outputs]))
+            # XNNPACK takes an empty slice for a whole one.
+            if name == "STRIDED_SLICE" and not case.runs["reference"].outputs[0].size:
+                raise oracle.Refused("an empty result")
+            return case
         except oracle.Refused as error:
             reason = error
     raise oracle.Refused(f"{name}: {reason}")
@@ -218,6 +222,7 @@ def bitcast(d):
     pairs = [("float32", "int32"), ("int32", "float32"), ("int16", "uint16"), ("int32", "uint8"), ("int16", "int32"),
              ("uint8", "int8"), ("float64", "int64"), ("float32", "uint8"), ("int8", "int32"), ("float16", "int16")]
     source, target = d.turn(pairs)
+    d.words = [f"{source} to {target}"]
     shape, a, b = d.shape(0, 4), np.dtype(source).itemsize, np.dtype(target).itemsize
     if b > a:
         shape = (*shape, b // a)
@@ -226,8 +231,10 @@ def bitcast(d):
 
 @case("QUANTIZE")
 def quantize(d):
-    pairs = [("float32", t) for t in Q] + [(a, b) for a in Q for b in Q] + [("int32", t) for t in Q] + [("int16", "int32")]
+    pairs = [("float32", t) for t in Q] + [(a, b) for a in Q for b in Q if (a, b) != ("int16", "uint8")]
+    pairs += [("int32", "int8"), ("int32", "int16"), ("int16", "int32")]
     source, target = d.turn(pairs)
+    d.words = [f"{source} to {target}"]
     quantised = {"scale": d.scale(), "zero": 0} if source == "int32" else d.quantisation(source)
     x = d.input(d.shape(), source, -20 if source == "float32" else None, 20 if source == "float32" else None, **quantised)
     out = {"scale": d.scale(), "zero": 0} if target == "int32" else d.quantisation(target)
@@ -265,7 +272,7 @@ def pair(d, dtype, most_rank=5, low=None, high=None):
 ARITHMETIC = {
     "ADD": ("float32", *Q, "int32", "int64"),
     "SUB": ("float32", *Q, "int32", "int64"),
-    "MUL": ("float32", *Q, "int32", "int64", "complex64"),
+    "MUL": ("float32", *Q, "int32", "int64"),
 }
 
 
@@ -295,7 +302,7 @@ def div(d):
 
 @each("FLOOR_DIV", "FLOOR_MOD")
 def floor_div(d, name):
-    dtype = d.turn(("float32", "int32", "int64", "int8", "int16")[: 5 if name == "FLOOR_DIV" else 3])
+    dtype = d.turn(("float32", "int32", "int8", "int16") if name == "FLOOR_DIV" else ("float32", "int32", "int64"))
     shape = d.shape(0, 5)
     a = d.input(shape, dtype)
     low, high = (0.5, 4.0) if dtype == "float32" else (1, 20)

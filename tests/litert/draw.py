@@ -13,7 +13,8 @@ INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 
 @dataclasses.dataclass
 class Case:
-    name: str  # of the operators, with the types
+    name: str  # of the operators
+    types: str  # as the drawing names them: "int8", "int8 per channel", "float32 to int8"
     data: bytes
     feeds: list
     runs: dict = None  # by kernels
@@ -137,4 +138,4 @@ class Draw:
             for index, result in zip(self.graph.table.outputs, results):
                 tensors[index].shape = np.array(result.shape, np.int32)
         data = self.model.bytes()
-        return Case(" ".join([name, *self.words]), data, self.feeds, oracle.run_all(data, self.feeds))
+        return Case(" ".join([name, *self.words]), " ".join(self.words), data, self.feeds, oracle.run_all(data, self.feeds))

@@ -203,7 +203,7 @@ def rnn(d):
         d.input((batch, width), "float32"), weights(d, units, width), weights(d, units, units), weights(d, units),
         state(d, batch, units),
     ]  # fmt: skip
-    return d.op("RNN", operands, "float32", fusedActivationFunction=d.pick(0, 1, 3, 4))
+    return d.op("RNN", operands, "float32", fusedActivationFunction=d.pick(0, 1, 4))
 
 
 @case("UNIDIRECTIONAL_SEQUENCE_RNN")
@@ -215,7 +215,7 @@ def sequence_rnn(d):
         weights(d, units, width), weights(d, units, units), weights(d, units), state(d, batch, units),
     ]  # fmt: skip
     return d.op(
-        "UNIDIRECTIONAL_SEQUENCE_RNN", operands, "float32", timeMajor=major, fusedActivationFunction=d.pick(0, 1, 3, 4)
+        "UNIDIRECTIONAL_SEQUENCE_RNN", operands, "float32", timeMajor=major, fusedActivationFunction=d.pick(0, 1, 4)
     )
 
 
@@ -229,7 +229,7 @@ def bidirectional_rnn(d):
     operands += [-1] * 3
     return d.op(
         "BIDIRECTIONAL_SEQUENCE_RNN", operands, *["float32"] * (1 if merge else 2), timeMajor=major,
-        mergeOutputs=merge, fusedActivationFunction=d.pick(0, 1, 3, 4),
+        mergeOutputs=merge, fusedActivationFunction=d.pick(0, 1, 4),
     )  # fmt: skip
 
 
@@ -261,7 +261,7 @@ def lstm_operands(d, sequence):
     if norms != [-1] * 4 or d.chance():
         operands += norms
     clips = {"cellClip": d.pick(0.0, 0.0, 0.5), "projClip": d.pick(0.0, 0.3) if projection else 0.0}
-    return operands, major, clips | {"fusedActivationFunction": d.pick(4, 4, 4, 1, 3, 6)}
+    return operands, major, clips | {"fusedActivationFunction": d.pick(4, 4, 4, 1, 3)}
 
 
 @case("LSTM")
@@ -428,6 +428,12 @@ def detection_post_process(d):
         "nms_score_threshold": d.pick(0.05, 0.3), "nms_iou_threshold": d.pick(0.3, 0.6), "num_classes": classes,
         "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0,
     }  # fmt: skip
+    # All results are used: LiteRT leaves the others unwritten.
+    if options["use_regular_nms"]:
+        options["max_classes_per_detection"] = 1
+    else:
+        options |= {"nms_score_threshold": 0.0, "max_detections": min(options["max_detections"], anchors)}
+        options |= {"nms_iou_threshold": 1.0} if d.chance() else {"max_detections": 1}
     outs = [d.out("float32") for _ in range(4)]
     d.graph.op(
         "TFLite_Detection_PostProcess", [encodings, scores, d.constant(centres.astype(np.float32))], outs,
