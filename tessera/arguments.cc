@@ -116,6 +116,7 @@ SessionOptions session_options(const Arguments& a) {
   options.config = a.config;
   options.import = import_options(a);
   options.compile = compile_options(a);
+  options.import.litert_kernels = options.compile.litert_kernels;
   options.check_races = a.check_races;
   if (a.poison >= 0) options.poison = static_cast<uint64_t>(a.poison);
   if (!a.base_address.empty()) {

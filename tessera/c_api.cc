@@ -162,6 +162,7 @@ tessera_status tessera_compile_with(const char* onnx_path, const char* config, c
       tessera::compiler::set_option(compile, name, value);
     }
     tessera::compiler::ImportOptions import;
+    import.litert_kernels = compile.litert_kernels;
     for (size_t i = 0; i < shape_count; ++i) tessera::compiler::parse_shape(shapes[i], import);
     auto model = tessera::compiler::Model::from_file(onnx_path, import);
     tessera::SessionOptions session;

@@ -46,7 +46,11 @@ std::optional<cpu::FileCache> open(const compiler::CompileOptions& options) {
 }
 
 std::string text_of(const compiler::ImportOptions& import) {
-  return json{{"shapes", import.shapes}, {"dims", import.dims}, {"overrides", import.overrides}}.dump();
+  return json{{"shapes", import.shapes},
+              {"dims", import.dims},
+              {"overrides", import.overrides},
+              {"litert_kernels", import.litert_kernels}}
+      .dump();
 }
 
 json to_json(const std::vector<compiler::Port>& ports) {

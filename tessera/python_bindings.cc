@@ -356,6 +356,7 @@ PYBIND11_MODULE(_tessera, m) {
         return py::bytes(bytes);
       },
       py::arg("path"));
+  m.def("as_onnx", [](const std::string& bytes) { return py::bytes(compiler::as_onnx(bytes)); }, py::arg("bytes"));
   m.def("shipped_configs", [] {
     std::map<std::string, std::string> texts;
     for (const isa::ShippedConfig& config : isa::shipped_configs())

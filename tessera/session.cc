@@ -308,6 +308,7 @@ Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Session::Session(const std::string& path, SessionOptions options) : state_(std::make_unique<State>()) {
   state_->options = std::move(options);
+  state_->options.import.litert_kernels = state_->options.compile.litert_kernels;
   state_->path = path;
   state_->open(file_content(path), true);
 }
@@ -315,6 +316,7 @@ Session::Session(const std::string& path, SessionOptions options) : state_(std::
 Session Session::from_bytes(std::string_view bytes, SessionOptions options) {
   auto state = std::make_unique<State>();
   state->options = std::move(options);
+  state->options.import.litert_kernels = state->options.compile.litert_kernels;
   state->open(std::string(bytes), false);
   return Session(std::move(state));
 }

@@ -30,10 +30,12 @@ COMPILER = {
     "npu": {"schedule", "emit", "text"},
     "graph": {"npu", "schedule", "text"},
     "nn": set(),
-    "onnx": {"nn"},
+    "onnx_schema": set(),
+    "litert": {"onnx_schema"},
+    "onnx": {"nn", "onnx_schema", "litert"},
     "cpu": {"nn"},
     "partition": {"nn", "cpu", "graph", "npu", "schedule", "text"},
-    "pipeline": {"nn", "onnx", "cpu", "partition", "graph", "npu", "schedule", "text"},
+    "pipeline": {"nn", "onnx", "litert", "cpu", "partition", "graph", "npu", "schedule", "text"},
     "tools": {"nn", "onnx", "partition", "pipeline", "graph", "npu", "schedule", "text"},
 }
 # Tests inside a room may use the machine to check what the room makes.

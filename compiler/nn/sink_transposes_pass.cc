@@ -90,7 +90,8 @@ bool is_unary(NodeOp op) {
   bool plain = op.getDomain().empty() && unary_operators().contains(op.getOpType());
   bool scalars = op.is("Clip") || op.is("QuantizeLinear") || op.is("DequantizeLinear") ||
                  op.is("QuantizeLinear", kMicrosoftDomain) || op.is("DequantizeLinear", kMicrosoftDomain) ||
-                 op.is("QLinearLeakyRelu", kMicrosoftDomain) || op.is("QLinearSigmoid", kMicrosoftDomain);
+                 op.is("QLinearLeakyRelu", kMicrosoftDomain) || op.is("QLinearSigmoid", kMicrosoftDomain) ||
+                 op.is("Lookup", kLitertDomain) || op.is("Quantize", kLitertDomain);
   if (!plain && !scalars) return false;
   return llvm::all_of(llvm::drop_begin(op->getOperands()), [](mlir::Value other) {
     auto shape = shape_of(other);
@@ -101,8 +102,11 @@ bool is_unary(NodeOp op) {
 /// The operands that an operator broadcasts against each other; none if it does not.
 std::vector<unsigned> broadcast_operands(NodeOp op) {
   bool quantised = op.is("QLinearAdd", kMicrosoftDomain) || op.is("QLinearMul", kMicrosoftDomain);
+  const bool litert = op.is("Add", kLitertDomain) || op.is("Sub", kLitertDomain) || op.is("Mul", kLitertDomain) ||
+                      op.is("PRelu", kLitertDomain);
   std::vector<unsigned> data;
-  if (!quantised && !(op.getDomain().empty() && broadcasting_operators().contains(op.getOpType()))) return data;
+  if (!quantised && !litert && !(op.getDomain().empty() && broadcasting_operators().contains(op.getOpType())))
+    return data;
   for (unsigned i = 0; i < op->getNumOperands(); ++i) {
     if (!quantised || i == 0 || i == 3) data.push_back(i);
   }

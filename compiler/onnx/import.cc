@@ -954,12 +954,12 @@ mlir::OwningOpRef<mlir::ModuleOp> import_model(mlir::MLIRContext& context, Model
 
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path,
                                                    const ImportOptions& options) {
-  return import_model(context, load_model(path), options);
+  return import_model(context, load_model(path, nullptr, options.litert_reference), options);
 }
 
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes,
                                                     const ImportOptions& options) {
-  return import_model(context, parse_model(bytes, options.directory), options);
+  return import_model(context, parse_model(bytes, options.directory, options.litert_reference), options);
 }
 
 void parse_shape_option(std::string_view text, ImportOptions& options) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enters: an ONNX model (opsets 1 to 24, any IR version). Leaves: a module with one func.func @main of nn operations
-// whose types are inferred. Method: the protobuf graph is sorted and turned into SSA, model-local functions are
-// inlined, subgraphs become regions that capture outer values, then the operator library infers types, evaluating shape
-// arithmetic on the way.
+// Enters: an ONNX model (opsets 1 to 28, any IR version), or a LiteRT model. Leaves: a module with one func.func @main
+// of nn operations whose types are inferred. Method: the protobuf graph is sorted and turned into SSA, model-local
+// functions are inlined, subgraphs become regions that capture outer values, then the operator library infers types,
+// evaluating shape arithmetic on the way.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,8 @@ struct ImportOptions {
   bool list_overridable = false;
   /// Where external data lies when a model is given as bytes; "" refuses external data.
   std::string directory;
+  /// A LiteRT model means what its reference kernels give, instead of XNNPACK's.
+  bool litert_reference = false;
 };
 
 /// Attribute of @main: the initializers that ImportOptions::overrides may name and does not, each as a dictionary with

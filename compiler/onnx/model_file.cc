@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "compiler/litert/to_onnx.h"
 
 namespace tessera::onnx {
 namespace fs = std::filesystem;
@@ -34,13 +35,17 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-ModelFile parse_model(std::string_view bytes, const std::string& directory) {
+ModelFile parse_model(std::string_view bytes, const std::string& directory, bool litert_reference) {
   if (bytes.empty()) throw Error(ErrorCode::kInvalidModel, "the model is empty");
   if (bytes.size() > static_cast<size_t>(INT32_MAX)) {
     throw Error(ErrorCode::kInvalidModel,
                 "the model exceeds 2 GiB, the limit of protobuf; store its tensors as external data");
   }
   ModelFile file;
+  if (litert::is_litert(bytes)) {
+    file.proto = litert::to_onnx(bytes, litert_reference ? litert::Kernels::kReference : litert::Kernels::kXnnpack);
+    return file;
+  }
   file.folders.opened = directory;
   file.proto = std::make_unique<onnx_proto::ModelProto>();
   google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
@@ -79,11 +84,11 @@ std::string metadata_of(std::string_view bytes, const std::string& key) {
   return "";
 }
 
-ModelFile load_model(const std::string& path, std::string* content) {
+ModelFile load_model(const std::string& path, std::string* content, bool litert_reference) {
   std::string bytes = read_file(path);
   const std::string directory = fs::path(path).parent_path().string();
   try {
-    ModelFile file = parse_model(bytes, directory.empty() ? "." : directory);
+    ModelFile file = parse_model(bytes, directory.empty() ? "." : directory, litert_reference);
     std::error_code code;
     const fs::path resolved = fs::canonical(path, code);
     if (!code) file.folders.resolved = resolved.parent_path().string();

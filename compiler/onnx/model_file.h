@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading an ONNX file into its protobuf message, and the files of external tensor data that may stand beside it. A
-// file that is no ONNX model, is truncated or nests too deeply gives one clear Error.
+// Reading an ONNX or a LiteRT file into the protobuf message of ONNX, and the files of external tensor data that may
+// stand beside it. A file that is no ONNX model, is truncated or nests too deeply gives one clear Error.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/onnx/tessera_onnx.pb.h"
+#include "compiler/onnx_schema/tessera_onnx.pb.h"
 
 namespace tessera::onnx {
 
@@ -26,9 +26,9 @@ struct ModelFile {
 
 /// `content`, if given, takes the file's bytes. Errors: kIo if the file cannot be read, kInvalidModel if its content is
 /// no ONNX model.
-ModelFile load_model(const std::string& path, std::string* content = nullptr);
+ModelFile load_model(const std::string& path, std::string* content = nullptr, bool litert_reference = false);
 /// The same for bytes in memory; `directory` "" refuses external data.
-ModelFile parse_model(std::string_view bytes, const std::string& directory);
+ModelFile parse_model(std::string_view bytes, const std::string& directory, bool litert_reference = false);
 
 /// An entry of the model's metadata; empty where there is none, and where the bytes are no ONNX model. The rest of the
 /// model is skipped.

@@ -322,7 +322,70 @@ std::optional<graph::Binary> form_of(const Pair& pair, const Pairs& wanted) {
   return std::nullopt;
 }
 
+/// Scale and zero point that an operator of domain litert has as attributes.
+Quantisation attribute_quantisation(const ops::Node& node, const std::string& name, DType dtype) {
+  return {{node.get_float(name + "_scale", 1)}, {static_cast<int32_t>(node.get_int(name + "_zero_point", 0))}, dtype};
+}
+
+/// XNNPACK's sum has both factors in as many fraction bits, and halves go upwards: the machine's factors are the same
+/// numbers, and half a unit of the last of these bits decides the ties.
+std::optional<graph::Binary> litert_sum(const ops::Node& node, const Pair& pair, npu::SecondOperation second,
+                                        const Pairs& wanted) {
+  const float ratios[2] = {pair.q[0].s() / pair.y.s(), pair.q[1].s() / pair.y.s()};
+  const int shift = 20 - std::ilogb(std::max(ratios[0], ratios[1]));
+  const auto factor = [&](float ratio) {
+    return std::ldexp(static_cast<float>(std::nearbyint(std::ldexp(ratio, shift))), -shift);
+  };
+  const double sign = node.op_type == "Sub" ? -1 : 1;
+  second.kind = npu::SecondOperation::Kind::kAdd;
+  graph::Binary binary;
+  for (const bool exact : {true, false}) {
+    second.rx = exact ? factor(ratios[0]) : ratios[0];
+    second.ry = static_cast<float>(sign) * (exact ? factor(ratios[1]) : ratios[1]);
+    const double zeros =
+        static_cast<double>(second.rx) * pair.q[0].z() + static_cast<double>(second.ry) * pair.q[1].z();
+    for (const int finer : {1, 3, 5, 60}) {
+      second.f = static_cast<float>(std::ldexp(1.0, -shift - 2 + finer) * (finer == 60 ? 0 : 1) - zeros);
+      binary.second = second;
+      if (fit(binary.second, wanted, pair.is_unsigned(0), pair.is_unsigned(1))) return binary;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+/// litert Add, Sub and Mul, by proof: all 65,536 pairs by the operator's integer formula.
+std::optional<Claim> claim_litert_binary(NodeOp op) {
+  const ops::Node node = nn::to_node(op);
+  const DType dtype = nn::dtype_of(op.getResult(0));
+  mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 1);
+  if (!a || !b || !is_byte(dtype) || a == b || is_scalar_constant(a) || is_scalar_constant(b)) return std::nullopt;
+  Pair pair;
+  pair.sources = {a, b};
+  pair.join = op;
+  pair.q[0] = attribute_quantisation(node, "a", dtype);
+  pair.q[1] = attribute_quantisation(node, "b", dtype);
+  pair.y = attribute_quantisation(node, "y", dtype);
+  const auto wanted = evaluate_pairs(pair.sources, {op}, op.getResult(0));
+  if (!wanted) return std::nullopt;
+  npu::SecondOperation second = result_of(pair);
+  second.low = static_cast<int32_t>(node.get_int("low", 0)) - pair.y.z();
+  second.high = static_cast<int32_t>(node.get_int("high", 0)) - pair.y.z();
+  std::optional<graph::Binary> binary;
+  if (op.getOpType() != "Mul") {
+    binary = litert_sum(node, pair, second, *wanted);
+  } else {
+    second.kind = npu::SecondOperation::Kind::kMul;
+    second.zx = pair.q[0].z(), second.zy = pair.q[1].z();
+    second.rx = pair.q[0].s() * pair.q[1].s() / pair.y.s();
+    if (fit(second, *wanted, pair.is_unsigned(0), pair.is_unsigned(1))) binary = graph::Binary{.second = second};
+  }
+  if (!binary) return std::nullopt;
+  Claim c = base_claim(op, pair.sources);
+  c.op.what = std::move(*binary);
+  return c;
+}
 
 /// QuantizeLinear of an fp32 expression of two dequantised tensors.
 std::optional<Claim> claim_float_binary(NodeOp op) {

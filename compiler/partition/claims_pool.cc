@@ -10,6 +10,7 @@
 
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
+#include "ops/litert_math.h"
 
 namespace tessera::partition {
 
@@ -126,6 +127,27 @@ std::vector<Run> runs_of(int64_t out, int64_t in, int64_t kernel, int64_t stride
   return runs;
 }
 
+/// Gives the pool a stage for each number of taps inside of the image (`fit` of that number): one, or one for each box
+/// of the output. False where there is none for one of them, or too many.
+bool fit_parts(graph::Pool& pool, const Window& win, const Shape& in, const Shape& out,
+               const std::function<std::optional<npu::Stage>(int64_t)>& fit) {
+  const auto rows = runs_of(out[0], in[0], win.kernel[0], win.stride[0], win.before[0]);
+  const auto columns = runs_of(out[1], in[1], win.kernel[1], win.stride[1], win.before[1]);
+  if (rows.size() * columns.size() > 36) return false;
+  const bool uniform = rows.size() == 1 && columns.size() == 1;
+  for (const Run& r : rows)
+    for (const Run& k : columns) {
+      if (r.inside * k.inside == 0) return false;
+      const auto stage = fit(r.inside * k.inside);
+      if (!stage) return false;
+      if (uniform)
+        pool.what.stage = *stage;
+      else
+        pool.parts.push_back({r.first, r.count, k.first, k.count, *stage});
+    }
+  return true;
+}
+
 }  // namespace
 
 /// com.microsoft QLinearAveragePool: X, x_scale, x_zero, y_scale, y_zero.
@@ -165,23 +187,48 @@ std::optional<Claim> claim_average_pool(NodeOp op) {
     return fit_sum(inside, terms, *qx, *qy, average_multiplier(qx->s(), qy->s(), count),
                    [&](int64_t s) { return average_of(s, inside, count, *qx, *qy); });
   };
-  const auto rows = runs_of(oh, h, win->kernel[0], win->stride[0], win->before[0]);
-  const auto columns = runs_of(results.back(), spatial.back(), win->kernel[1], win->stride[1], win->before[1]);
-  const bool uniform = include || (rows.size() == 1 && columns.size() == 1);
-  if (!uniform && rows.size() * columns.size() > 36) return std::nullopt;
-  if (uniform) {
-    const auto stage = fit(include ? terms : rows[0].inside * columns[0].inside);
+  if (include) {
+    const auto stage = fit(terms);
     if (!stage) return std::nullopt;
     pool.what.stage = *stage;
-  } else {
-    for (const Run& r : rows)
-      for (const Run& k : columns) {
-        if (r.inside * k.inside == 0) return std::nullopt;
-        const auto stage = fit(r.inside * k.inside);
-        if (!stage) return std::nullopt;
-        pool.parts.push_back({r.first, r.count, k.first, k.count, *stage});
-      }
+  } else if (!fit_parts(pool, *win, {h, spatial.back()}, {oh, results.back()}, fit)) {
+    return std::nullopt;
   }
+  c.op.what = std::move(pool);
+  return c;
+}
+
+/// litert AveragePool: the integer sum of what lies inside divided by its number, halves away from zero.
+std::optional<Claim> claim_litert_average_pool(NodeOp op) {
+  mlir::Value x = nn::input_or_null(op, 0);
+  if (!x || !is_byte(nn::dtype_of(x)) || nn::constant_value(x)) return std::nullopt;
+  const ops::Node node = nn::to_node(op);
+  const Shape in = *nn::shape_of(x), out = *nn::shape_of(op.getResult(0));
+  if (in.size() != 4) return std::nullopt;
+  const auto win = window(node, node.get_ints("kernel_shape"), {in[2], in[3]}, {out[2], out[3]});
+  if (!win) return std::nullopt;
+  // Operand and result share scale and zero point, so integers are averaged as they are: zero points of 0.
+  const Quantisation q{{1.0F}, {0}, nn::dtype_of(x)};
+  const int64_t least = node.get_int("low", 0), most = node.get_int("high", 0);
+  graph::Pool pool;
+  apply(*win, pool.what);
+  pool.what.kind = npu::Pool::Kind::kSum;
+  pool.what.dilation_h = pool.what.dilation_w = 1;
+  pool.what.pad_value = 0;
+  const int64_t terms = pool.what.kernel_h * pool.what.kernel_w;
+  const auto fit = [&](int64_t inside) {
+    auto stage =
+        fit_sum(inside, terms, q, q, 1.0F / static_cast<float>(inside), [&](int64_t s) -> std::optional<int32_t> {
+          return static_cast<int32_t>(s >= 0 ? (s + inside / 2) / inside : -((-s + inside / 2) / inside));
+        });
+    if (stage) {
+      stage->low = static_cast<int32_t>(least);
+      stage->high = static_cast<int32_t>(most);
+    }
+    return stage;
+  };
+  if (!fit_parts(pool, *win, {in[2], in[3]}, {out[2], out[3]}, fit)) return std::nullopt;
+  Claim c = base_claim(op, {x});
   c.op.what = std::move(pool);
   return c;
 }
@@ -249,6 +296,37 @@ std::optional<Claim> claim_reduce_mean(NodeOp op) {
   c.op.what = graph::Reduce{
       npu::Pool::Kind::kSum, std::move(reduced), qx->z(),
       requantise({average_multiplier(qx->s(), qy->s(), count)}, {static_cast<int32_t>(-count * qx->z())}, *qy)};
+  return c;
+}
+
+/// litert Mean: by XNNPACK's formula, which is the machine's, or by proof over all sums.
+std::optional<Claim> claim_litert_mean(NodeOp op) {
+  mlir::Value x = nn::input_or_null(op, 0);
+  if (!x || !is_byte(nn::dtype_of(x)) || nn::constant_value(x) || !has_elements(x)) return std::nullopt;
+  const ops::Node node = nn::to_node(op);
+  const DType dtype = nn::dtype_of(x);
+  const Quantisation qx{{node.get_float("x_scale", 1)}, {static_cast<int32_t>(node.get_int("x_zero_point", 0))}, dtype};
+  const Quantisation qy{{node.get_float("y_scale", 1)}, {static_cast<int32_t>(node.get_int("y_zero_point", 0))}, dtype};
+  const Shape shape = *nn::shape_of(x);
+  std::vector<bool> reduced(shape.size());
+  for (const int64_t axis : node.get_ints("axes"))
+    reduced[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = true;
+  const int64_t count = reduced_count(shape, reduced);
+  if (count > (int64_t{1} << 22)) return std::nullopt;
+  const float multiplier = qx.s() / qy.s() / static_cast<float>(count);
+  Claim c = base_claim(op, {x});
+  if (node.get_string("kernel", "xnnpack") == "xnnpack") {
+    c.op.what = graph::Reduce{npu::Pool::Kind::kSum, std::move(reduced), qx.z(),
+                              requantise({multiplier}, {static_cast<int32_t>(-count * qx.z())}, qy)};
+    return c;
+  }
+  const ops::litert::FixedPoint factor = ops::litert::mean_factor(qx.s() / qy.s(), count);
+  const Range to = range_of(dtype);
+  auto stage = fit_sum(count, count, qx, qy, multiplier, [&](int64_t s) -> std::optional<int32_t> {
+    return std::clamp(ops::litert::multiply(static_cast<int32_t>(s), factor) + qy.z(), to.low, to.high);
+  });
+  if (!stage) return std::nullopt;
+  c.op.what = graph::Reduce{npu::Pool::Kind::kSum, std::move(reduced), qx.z(), std::move(*stage)};
   return c;
 }
 

@@ -15,7 +15,9 @@ bool is_elementwise(NodeOp op) {
   static const std::set<std::string> kMicrosoft = {"QLinearLeakyRelu", "QLinearSigmoid", "Gelu",
                                                    "QuickGelu",        "FastGelu",       "QuantizeLinear",
                                                    "DequantizeLinear", "QLinearAdd",     "QLinearMul"};
+  static const std::set<std::string> kLitert = {"Lookup", "Quantize", "Add", "Sub", "Mul", "PRelu"};
   if (op.getOutputs().size() != 1) return false;
+  if (op.getDomain() == nn::kLitertDomain) return kLitert.count(op.getOpType().str()) != 0;
   if (op.getDomain() == nn::kMicrosoftDomain) return kMicrosoft.count(op.getOpType().str()) != 0;
   return op.getDomain().empty() && operator_names().elementwise.count(op.getOpType().str()) != 0;
 }

@@ -15,6 +15,7 @@
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 
+#include "compiler/litert/to_onnx.h"
 #include "compiler/nn/growing_axes.h"
 #include "compiler/nn/id_bounds.h"
 #include "compiler/nn/inference.h"
@@ -95,6 +96,7 @@ onnx::ImportOptions to_import(const ImportOptions& options) {
   out.overrides = options.overrides;
   out.list_overridable = true;
   out.directory = options.directory;
+  out.litert_reference = options.litert_kernels == "reference";
   return out;
 }
 
@@ -217,6 +219,10 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
 std::string self_contained(const std::string& path) { return onnx::self_contained(path); }
+
+std::string as_onnx(std::string bytes) {
+  return litert::is_litert(bytes) ? litert::to_onnx(bytes)->SerializePartialAsString() : bytes;
+}
 
 std::string surroundings() {
   std::string text = LLVM_VERSION_STRING " " + llvm::sys::getProcessTriple() + " " + llvm::sys::getHostCPUName().str();

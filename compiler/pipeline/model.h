@@ -41,11 +41,15 @@ struct ImportOptions {
   static constexpr int64_t kOpen = INT64_MIN;  // in a shape: as the model has it
   std::set<std::string> overrides;             // initializers, of Model::overridable(), that become inputs
   std::string directory;                       // of external data when the model is given as bytes
+  std::string litert_kernels = "xnnpack";      // as CompileOptions::litert_kernels
 };
 
 /// The bytes of an ONNX file with its external data inside, as from_bytes() takes them anywhere. Errors: as from_file;
 /// kUnsupported beyond 2 GiB.
 std::string self_contained(const std::string& path);
+
+/// An ONNX model in the place of a LiteRT one; any other content as it is. Errors: as from_bytes.
+std::string as_onnx(std::string bytes);
 
 /// What an entry of an ONNX model's metadata says; empty where there is none.
 std::string metadata(std::string_view bytes, const std::string& key);

@@ -60,6 +60,10 @@ void for_each_option(Options& o, Visit&& visit) {
         "exact: every quantised result is ONNX Runtime's; close: normalisations run as integers that may differ by a "
         "step; model: as it was quantised for, exact where the model does not say",
         o.numerics, 0, 0);
+  visit("litert_kernels", "litert-kernels",
+        "Whose results a LiteRT model (.tflite) equals: xnnpack, those of an Interpreter as it is; reference, those of "
+        "the reference kernels",
+        o.litert_kernels, 0, 0);
   visit("max_length", "max-length",
         "Of a decoder with past and present: compiled once, for any past with which a run ends at this length; 0: for "
         "the length that comes",
@@ -164,6 +168,8 @@ void set_option(CompileOptions& options, std::string_view name, std::string_view
   if (!known) unknown(name);
   if (name == "numerics" && value != "exact" && value != "close" && value != kNumericsOfModel)
     refuse(name, "exact, close or model", value);
+  if (name == "litert_kernels" && value != "xnnpack" && value != "reference")
+    refuse(name, "xnnpack or reference", value);
   if (name == "effort" && value != kBestEffort && value != kQuickEffort && value != kTieredEffort &&
       value != kAutoEffort)
     refuse(name, "best, quick, tiered or auto", value);

@@ -60,6 +60,7 @@ struct CompileOptions {
   std::string cache;  // for sessions and commands (tessera/kept_programs.h)
   std::string tuned;  // for sessions and commands, which turn it into schedules; a Model does not look at it
   std::string numerics = kNumericsOfModel;
+  std::string litert_kernels = "xnnpack";  // of sessions and commands, which hand it to the importer
   int64_t max_length = 0;
 
   // What is no option of a word: JSON by node name ("name#2" for the second layer of a name), overriding the

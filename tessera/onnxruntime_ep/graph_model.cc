@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compiler/onnx/tessera_onnx.pb.h"
+#include "compiler/onnx_schema/tessera_onnx.pb.h"
 #include "ops/tensor.h"
 #include "tessera/onnxruntime_ep/tensors.h"
 

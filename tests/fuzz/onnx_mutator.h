@@ -4,7 +4,7 @@
 // or less; a value made an output. Half of the changes keep the graph well formed, so that they reach the compiler.
 #pragma once
 
-#include "compiler/onnx/tessera_onnx.pb.h"
+#include "compiler/onnx_schema/tessera_onnx.pb.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tessera::fuzz {

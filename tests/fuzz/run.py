@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.fuzz import seeds  # noqa: E402
 
-TARGETS = ("onnx", "artifact", "schedule", "assembler", "container", "board")
+TARGETS = ("onnx", "litert", "artifact", "schedule", "assembler", "container", "board")
 # What one input may take: seconds, and megabytes of the process.
 SECONDS, MEGABYTES = 25, 2560
 LARGEST = {"board": 2048, "assembler": 16384, "schedule": 16384}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seeds of the fuzzers, all made here by the project's own generators and its own command. Enters: a folder and the
-path of `tessera`. Leaves: one folder of inputs for each target below it (onnx, artifact, container, schedule,
+path of `tessera`. Leaves: one folder of inputs for each target below it (onnx, litert, artifact, container, schedule,
 assembler, board), and `models`, the networks that schedules are tried on. Every seed is small, because an input is
 copied and run thousands of times."""
 
@@ -134,6 +134,23 @@ def models(count):
             yield graphs.random_network(3 * seed + k, blocks=1)[0]
 
 
+def litert_files():
+    """A file of each operator and some graphs, where the package ai-edge-litert is installed."""
+    try:
+        from tests.litert import cases, oracle, product_cases  # noqa: F401
+        from tests.litert import graphs as litert_graphs
+    except ImportError:
+        return
+    for seed in range(2):
+        for name in sorted(cases.CASES):
+            try:
+                yield cases.draw_case(name, seed).data
+            except oracle.Refused:
+                continue
+    for seed in range(20):
+        yield litert_graphs.draw_graph(seed)[0].data
+
+
 def schedule_models():
     yield "digits", digits()
     yield "image", random_image_graphs.random_graph(3, steps=5).model
@@ -185,6 +202,9 @@ class Maker:
                 self.program(source, f"{n:03}", "--no-cpu-codegen")
             if n % 12 == 0:
                 self.program(source, f"{n:03}code")
+        for n, data in enumerate(litert_files()):
+            if len(data) <= LARGEST:
+                self.put("litert", f"{n:03}.tflite", data)
         for name, model in schedule_models():
             source = self.put("models", f"{name}.onnx", model.SerializeToString())
             path = self.folder / "schedule" / f"{name}.json"

@@ -12,6 +12,7 @@ import tempfile
 import warnings
 
 import numpy as np
+import _tessera
 import onnx
 import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper, version_converter
@@ -50,12 +51,12 @@ def load(model):
         if isinstance(model, onnx.ModelProto):
             loaded = copy.deepcopy(model)
         elif isinstance(model, (bytes, bytearray)):
-            loaded = onnx.load_model_from_string(bytes(model))
+            loaded = onnx.load_model_from_string(_tessera.as_onnx(bytes(model)))
         else:
             name = f"'{os.fspath(model)}'"
             if not pathlib.Path(model).is_file():
                 raise error("io", f"cannot open {name} for reading")
-            loaded = onnx.load(os.fspath(model))
+            loaded = _from_litert(model) or onnx.load(os.fspath(model))
     except (onnx.checker.ValidationError, FileNotFoundError) as e:
         raise error("io", f"{name}: data outside the file cannot be read: {e}") from None
     except Exception as e:
@@ -65,6 +66,13 @@ def load(model):
     if not loaded.graph.node:
         raise model_error(f"{name} is no ONNX model with a graph; give a float model in ONNX format")
     return loaded
+
+
+def _from_litert(path):
+    """The ONNX model of a LiteRT file; None for another file."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+        return onnx.load_model_from_string(_tessera.as_onnx(start + file.read())) if start[4:] == b"TFL3" else None
 
 
 def inlined(model):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of models: NAME/VERSION/model.onnx (or model.tsr), with NAME/tessera.toml where a model has settings.
+"""The folder of models: NAME/VERSION/model.onnx (or model.tflite, model.tsr), with NAME/tessera.toml where a model has settings.
 Names that clients send are compared with what stands in the folder and never become paths."""
 
 import dataclasses
@@ -14,7 +14,7 @@ from . import settings as settings_file
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 VERSION = re.compile(r"[1-9][0-9]{0,8}")
-_FILES = ("model.onnx", "model.tsr")
+_FILES = ("model.onnx", "model.tflite", "model.tsr")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions and matrix products. Images are channels last and weights [out, h, w, in] (depthwise: [1, h, w, out]);
+// ONNX wants channels first, so images are transposed on both sides, which the compiler cancels between neighbours.
+// Bytes by bytes become QLinearConv, QLinearMatMul and QGemm: XNNPACK's kernels convert sums by one float32 factor,
+// rounded to even, exactly as these do.
+#include <algorithm>
+#include <tuple>
+
+#include "compiler/litert/conversions.h"
+
+namespace tessera::litert {
+namespace {
+
+using ops::DType;
+
+bool is_byte(TensorType type) { return type == TensorType::kInt8 || type == TensorType::kUint8; }
+
+/// A constant operand with its axes permuted.
+ops::Tensor permuted(const ops::Tensor& tensor, const std::vector<int64_t>& perm) {
+  const ops::Node node{"", "Transpose", 13, "", {{"perm", perm}}, 1};
+  return ops::evaluate(node, {ops::Value(tensor)}).at(0).tensor;
+}
+
+/// 4-bit weights as bytes.
+ops::Tensor widened(const ops::Tensor& tensor) {
+  if (tensor.dtype() != DType::kInt4 && tensor.dtype() != DType::kInt2) return tensor;
+  return tensor.bitcast(DType::kInt8);  // a tensor holds each element in a byte already
+}
+
+struct Window {
+  int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  Padding padding = Padding::kSame;
+
+  Attributes attributes() const {
+    return {{"strides", std::vector<int64_t>{stride_h, stride_w}},
+            {"dilations", std::vector<int64_t>{dilation_h, dilation_w}},
+            {"auto_pad", std::string(padding == Padding::kSame ? "SAME_UPPER" : "VALID")}};
+  }
+};
+
+/// Weights as ONNX lays them out, [out, in / group, h, w]; constant where they are constant in the file.
+Value weights(Op& op, const std::vector<int64_t>& perm) {
+  if (const auto content = op.content(1)) return op.constant(permuted(widened(*content), perm));
+  return op.transpose(op.value(1), perm);
+}
+
+/// float32 weights, from whatever they are stored in.
+Value real_weights(Op& op, const std::vector<int64_t>& perm) { return op.transpose(op.real(1), perm); }
+
+/// The zero points of weights, as bytes.
+Value weight_zero(Op& op) {
+  const TensorInfo& w = op.input(1);
+  if (w.type != TensorType::kInt4) return op.zero_point(w);
+  return op.constant(ops::Tensor(DType::kInt8, w.quantisation.per_tensor()
+                                                   ? ops::Shape{}
+                                                   : ops::Shape{static_cast<int64_t>(w.quantisation.scales.size())}));
+}
+
+/// Whether operand and result are bytes, or all are 16 bits, and the weights are bytes.
+bool computes_on_integers(Op& op, size_t x = 0) {
+  const TensorInfo &from = op.input(x), &w = op.input(1), &y = op.output();
+  const auto known = [](const TensorInfo& tensor) {
+    return tensor.is_quantised() && (is_byte(tensor.type) || tensor.type == TensorType::kInt16);
+  };
+  const bool small = is_byte(w.type) || w.type == TensorType::kInt4 || w.type == TensorType::kInt16;
+  return known(from) && known(y) && w.is_quantised() && small && from.type == y.type;
+}
+
+/// Whether XNNPACK has the operator for these types. Its sums are converted by one float32 factor; LiteRT's own kernels
+/// convert them in fixed point.
+bool xnnpack_takes(Op& op, size_t x = 0) {
+  const bool wide = op.input(x).type == TensorType::kInt16;
+  const bool old = op.code() == BuiltinOperator::kDepthwiseConv2d && op.input(x).type == TensorType::kUint8;
+  return op.kernels() == Kernels::kXnnpack && !wide && !old;
+}
+
+/// Sums to the result's type, channels along `axis`, as LiteRT's kernel does it.
+Value requantised(Op& op, const Value& sums, int64_t axis, Activation activation, size_t x = 0, size_t bias = 2) {
+  const TensorInfo& y = op.output();
+  const Quantisation& w = op.input(1).quantisation;
+  const IntegerLimits limits = limits_of(y, activation);
+  const bool dense = op.code() == BuiltinOperator::kFullyConnected;
+  const bool narrow = op.has(bias) && op.input(bias).type == TensorType::kInt32;  // sums of 32 bits
+  const char* kernel = xnnpack_takes(op, x)                     ? "xnnpack"
+                       : dense                                  ? "real"
+                       : y.type != TensorType::kInt16 || narrow ? "reference"
+                                                                : "short";
+  Values operands = {sums};
+  if (op.has(bias)) operands.push_back(op.value(bias));
+  return op.node("Requantise", operands,
+                 {{"axis", axis},
+                  {"kernel", std::string(kernel)},
+                  {"low", limits.low},
+                  {"high", limits.high},
+                  {"to", static_cast<int64_t>(op.output_dtype())},
+                  {"x_scale", op.input(x).quantisation.scale()},
+                  {"w_scales", w.scales},
+                  {"y_scale", y.quantisation.scale()},
+                  {"y_zero_point", y.quantisation.zero()}},
+                 kDomain);
+}
+
+/// An operand less its zero point, in float64, in which sums of products of 8 by 16 bits are exact.
+Value exact(Op& op, const Value& value, const TensorInfo& tensor) {
+  const Value wide = op.cast(value, DType::kDouble);
+  const int64_t zero = tensor.quantisation.zero();
+  return zero == 0 ? wide : op.node("Sub", {wide, op.scalar(DType::kDouble, static_cast<double>(zero))});
+}
+
+/// A convolution of `group` groups whose weights have the axes of `perm` in the file's order.
+void convert_convolution(Op& op, const Window& window, int64_t group, const std::vector<int64_t>& perm,
+                         Activation activation) {
+  Attributes attributes = window.attributes();
+  attributes["group"] = group;
+  const TensorInfo &x = op.input(0), &w = op.input(1), &y = op.output();
+  if (computes_on_integers(op)) {
+    const Value image = op.channels_first(op.value(0));
+    if (xnnpack_takes(op)) {
+      Values operands = {image,       op.scale(x),     op.zero_point(x), weights(op, perm),
+                         op.scale(w), weight_zero(op), op.scale(y),      op.zero_point(y)};
+      if (op.has(2)) operands.push_back(op.value(2));
+      return op.give(0, op.limited(op.channels_last(op.node("QLinearConv", operands, attributes)), activation));
+    }
+    const Value sums =
+        x.type == TensorType::kInt16
+            ? op.node("Conv", {exact(op, image, x), op.cast(weights(op, perm), DType::kDouble)}, attributes)
+            : op.node("ConvInteger", {image, weights(op, perm), op.zero_point(x), weight_zero(op)}, attributes);
+    return op.give(0, op.channels_last(requantised(op, sums, 1, activation)));
+  }
+  if (x.is_quantised()) op.refuse("this combination of element types is not supported");
+  Values operands = {op.channels_first(op.real(0)), real_weights(op, perm)};
+  if (op.has(2)) operands.push_back(op.real(2));
+  op.give_real(0, op.activate(op.channels_last(op.node("Conv", operands, attributes)), activation));
+}
+
+int64_t extent(Op& op, size_t operand, size_t axis) {
+  const ops::Shape& shape = op.input(operand).shape;
+  if (axis >= shape.size() || shape[axis] < 0)
+    op.refuse("axis " + std::to_string(axis) + " of operand " + std::to_string(operand) + " has no fixed extent",
+              ErrorCode::kInvalidModel);
+  return shape[axis];
+}
+
+void convert_conv_2d(Op& op) {
+  using O = Conv2DOptions;
+  const Window window{op.option(O::stride_h), op.option(O::stride_w), op.option(O::dilation_h_factor),
+                      op.option(O::dilation_w_factor), static_cast<Padding>(op.option(O::padding))};
+  const int64_t in = extent(op, 0, 3), each = extent(op, 1, 3);
+  if (each == 0 || in % each != 0) op.refuse("the channels do not divide into groups", ErrorCode::kInvalidModel);
+  convert_convolution(op, window, in / each, {0, 3, 1, 2},
+                      static_cast<Activation>(op.option(O::fused_activation_function)));
+}
+
+void convert_depthwise_conv_2d(Op& op) {
+  using O = DepthwiseConv2DOptions;
+  const Window window{op.option(O::stride_h), op.option(O::stride_w), op.option(O::dilation_h_factor),
+                      op.option(O::dilation_w_factor), static_cast<Padding>(op.option(O::padding))};
+  convert_convolution(op, window, extent(op, 0, 3), {3, 0, 1, 2},
+                      static_cast<Activation>(op.option(O::fused_activation_function)));
+}
+
+/// x [..., in] by w [out, in]: all axes but the last are rows.
+void convert_fully_connected(Op& op) {
+  using O = FullyConnectedOptions;
+  const auto activation = static_cast<Activation>(op.option(O::fused_activation_function));
+  if (op.option(O::weights_format) != 0) op.refuse("shuffled weights are not supported");
+  const int64_t in = extent(op, 1, 1), out = extent(op, 1, 0);
+  const bool flat = op.input(0).shape.size() == 2 && op.output().shape.size() == 2;
+  const auto rows = [&](const Value& value) { return flat ? value : op.reshape(value, {-1, in}); };
+  const auto finish = [&](const Value& value) {
+    if (flat) return value;
+    if (!op.option(O::keep_num_dims)) return value;
+    std::vector<int64_t> shape(op.input(0).shape.begin(), op.input(0).shape.end());
+    if (std::count(shape.begin(), shape.end() - 1, -1) > 1) op.refuse("several axes of the operand are open");
+    shape.back() = out;
+    return op.reshape(value, shape);
+  };
+  const TensorInfo &x = op.input(0), &w = op.input(1), &y = op.output();
+  if (computes_on_integers(op)) {
+    const Value matrix = rows(op.value(0));
+    if (xnnpack_takes(op) && op.input(1).is_constant) {
+      const Value product = op.node("QGemm",
+                                    {matrix, op.scale(x), op.zero_point(x), weights(op, {1, 0}), op.scale(w),
+                                     weight_zero(op), op.value(2), op.scale(y), op.zero_point(y)},
+                                    {}, kMicrosoft);
+      return op.give(0, op.limited(finish(product), activation));
+    }
+    const Value sums = x.type == TensorType::kInt16
+                           ? op.node("MatMul", {exact(op, matrix, x), op.cast(weights(op, {1, 0}), DType::kDouble)})
+                           : op.node("MatMulInteger", {matrix, weights(op, {1, 0}), op.zero_point(x), weight_zero(op)});
+    return op.give(0, finish(requantised(op, sums, 1, activation)));
+  }
+  if (x.is_quantised()) op.refuse("this combination of element types is not supported");
+  Value product = op.node("MatMul", {rows(op.real(0)), real_weights(op, {1, 0})});
+  if (op.has(2)) product = op.node("Add", {product, op.real(2)});
+  op.give_real(0, op.activate(finish(product), activation));
+}
+
+/// The pads of a transposed convolution, before and behind, of one axis: what the full result is longer than the wanted
+/// one, SAME padding as the convolution has it that goes the other way.
+std::pair<int64_t, int64_t> transposed_pads(Op& op, int64_t in, int64_t out, int64_t kernel, int64_t stride,
+                                            Padding padding) {
+  const int64_t expected = padding == Padding::kSame ? (out + stride - 1) / stride : (out - kernel + stride) / stride;
+  if (expected != in) op.refuse("its result does not have the shape that it asks for", ErrorCode::kInvalidModel);
+  const int64_t total = std::max<int64_t>(0, (in - 1) * stride + kernel - out);
+  return padding == Padding::kSame ? std::pair{total / 2, total - total / 2} : std::pair<int64_t, int64_t>{0, 0};
+}
+
+/// Operands: the result's shape, weights [out, h, w, in], x, perhaps a bias.
+void convert_transpose_conv(Op& op) {
+  using O = TransposeConvOptions;
+  const auto activation = static_cast<Activation>(op.option(O::fused_activation_function));
+  const auto padding = static_cast<Padding>(op.option(O::padding));
+  const TensorInfo &x = op.input(2), &y = op.output();
+  const int64_t strides[] = {op.option(O::stride_h), op.option(O::stride_w)};
+  const std::vector<int64_t> shape = op.integers(0, "the result's shape");
+  if (shape.size() != 4 || strides[0] < 1 || strides[1] < 1)
+    op.refuse("its shapes are wrong", ErrorCode::kInvalidModel);
+  std::vector<int64_t> pads(4), more(2);
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t in = extent(op, 2, d + 1), kernel = extent(op, 1, d + 1);
+    std::tie(pads[d], pads[d + 2]) = transposed_pads(op, in, shape[d + 1], kernel, strides[d], padding);
+    more[d] = shape[d + 1] - ((in - 1) * strides[d] + kernel - pads[d] - pads[d + 2]);
+    if (more[d] < 0 || more[d] >= strides[d]) {
+      pads[d + 2] -= more[d];
+      more[d] = 0;
+    }
+  }
+  const Attributes attributes = {
+      {"strides", std::vector<int64_t>{strides[0], strides[1]}}, {"pads", pads}, {"output_padding", more}};
+  if (computes_on_integers(op, 2)) {
+    const Value sums = op.node(
+        "ConvTranspose",
+        {exact(op, op.channels_first(op.value(2)), x), exact(op, weights(op, {3, 0, 1, 2}), op.input(1))}, attributes);
+    return op.give(0, op.channels_last(requantised(op, sums, 1, activation, 2, 3)));
+  }
+  if (x.is_quantised() || y.is_quantised()) op.refuse("this combination of element types is not supported");
+  Values operands = {op.channels_first(op.real(2)), real_weights(op, {3, 0, 1, 2})};
+  if (op.has(3)) operands.push_back(op.real(3));
+  op.give_real(0, op.activate(op.channels_last(op.node("ConvTranspose", operands, attributes)), activation));
+}
+
+void convert_batch_matmul(Op& op) {
+  using O = BatchMatMulOptions;
+  const TensorInfo &a = op.input(0), &b = op.input(1), &y = op.output();
+  const auto adjoint = [&](const Value& value, const TensorInfo& tensor, bool turned) {
+    if (!turned) return value;
+    std::vector<int64_t> perm(tensor.shape.size());
+    for (size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<int64_t>(i);
+    if (perm.size() < 2) op.refuse("an operand has fewer than two axes", ErrorCode::kInvalidModel);
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    return op.transpose(value, perm);
+  };
+  const bool adj_x = op.option(O::adj_x), adj_y = op.option(O::adj_y);
+  if (computes_on_integers(op) && b.quantisation.per_tensor()) {
+    const Value left = adjoint(op.value(0), a, adj_x), right = adjoint(op.value(1), b, adj_y);
+    if (xnnpack_takes(op))
+      return op.give(0, op.node("QLinearMatMul", {left, op.scale(a), op.zero_point(a), right, op.scale(b),
+                                                  op.zero_point(b), op.scale(y), op.zero_point(y)}));
+    const Value sums = a.type == TensorType::kInt16
+                           ? op.node("MatMul", {exact(op, left, a), exact(op, right, b)})
+                           : op.node("MatMulInteger", {left, right, op.zero_point(a), op.zero_point(b)});
+    return op.give(0, requantised(op, sums, -1, Activation::kNone, 0, 9));
+  }
+  if (a.is_quantised()) op.refuse("this combination of element types is not supported");
+  op.give_real(0, op.node("MatMul", {adjoint(op.real(0), a, adj_x), adjoint(op.real(1), b, adj_y)}));
+}
+
+}  // namespace
+
+void register_product(Conversions& conversions) {
+  conversions.add(BuiltinOperator::kConv2d, convert_conv_2d);
+  conversions.add(BuiltinOperator::kDepthwiseConv2d, convert_depthwise_conv_2d);
+  conversions.add(BuiltinOperator::kFullyConnected, convert_fully_connected);
+  conversions.add(BuiltinOperator::kTransposeConv, convert_transpose_conv);
+  conversions.add(BuiltinOperator::kBatchMatmul, convert_batch_matmul);
+}
+
+}  // namespace tessera::litert

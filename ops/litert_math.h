@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integer arithmetic of LiteRT's kernels (TensorFlow Lite): fixed-point multipliers with their two roundings, and the
+// integer formulas of XNNPACK, which an Interpreter uses for most bytes. docs/numerics.md states which operator has
+// which.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::ops::litert {
+
+/// A real factor as multiplier * 2^(shift - 31), the multiplier in [2^30, 2^31).
+struct FixedPoint {
+  int32_t multiplier = 0;
+  int shift = 0;
+};
+FixedPoint fixed_point(double factor);
+
+/// x * factor: the doubled high half of the product rounded to nearest (halves away from zero), then the division by a
+/// power of two likewise.
+int32_t multiply(int32_t x, FixedPoint factor);
+/// As the kernels have it that are tuned for a machine: the division rounds halves upwards.
+int32_t multiply_upwards(int32_t x, FixedPoint factor);
+/// Sums of 64 bits, as kernels of int16 have them: one rounding, halves upwards. In convolutions the multiplier is cut
+/// to 16 bits.
+int32_t multiply_once(int64_t x, FixedPoint factor);
+int32_t multiply_short(int64_t x, FixedPoint factor);
+
+/// The factor of a mean of `count` elements in the reference kernel: the multiplier of the scales' ratio, with as many
+/// more bits as fit, divided by the count.
+FixedPoint mean_factor(float ratio, int64_t count);
+
+}  // namespace tessera::ops::litert
