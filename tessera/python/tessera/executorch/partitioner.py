@@ -28,7 +28,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._pytree import tree_flatten
 
-from ..pt2e.export import is_edge
+from ..pt2e.export import BY_ATEN, is_edge, translations
 from .backend import TesseraBackend, compile_program, specs_of
 
 log = logging.getLogger("tessera.executorch")
@@ -63,19 +63,17 @@ class TesseraPartitioner(Partitioner):
         of ONNX, and its parts would be several. The others are taken apart."""
         self.values.update(ep.state_dict)
         self.values.update((k, v) for k, v in ep.constants.items() if isinstance(v, torch.Tensor))
-        table = torch.export.default_decompositions()
+        table = decompositions()
         found = {node.target for node in ep.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
         found = {op for op in found if op in table or op.has_kernel_for_dispatch_key(COMPOSITE)}
         nodes = calls(ep)
-        taken = functools.cache(lambda: set(nodes) if self._takes(ep, nodes) else self._taken(ep, nodes))
-        return sorted(filter(whole, found), key=str), lambda node: node in taken()
+        chosen = functools.cache(lambda: {node for group in self._groups(ep, calls(ep), final=False) for node in group})
+        # The node's kind is asked first: of what is delegated already nothing is left to decide.
+        return sorted(filter(whole, found), key=str), lambda node: node.target in found and node in chosen()
 
     def partition(self, exported_program):
         program = exported_program
-        nodes = calls(program)
-        self.refused = {}
-        groups = [nodes] if self._takes(program, nodes) else self._groups(program, nodes)
-        tags = {}
+        groups, tags = self._groups(program, calls(program)), {}
         for group in groups:
             tag = f"tessera{len(tags)}"
             tags[tag] = self.delegation
@@ -106,39 +104,50 @@ class TesseraPartitioner(Partitioner):
             return False
         return True
 
-    def _taken(self, program, nodes):
-        """The nodes that compile each for itself, and those that only move or quantise."""
-        self.refused, taken, known = {}, set(), {}
-        for node in nodes:
-            if not is_work(node):
-                taken.add(node)  # it goes with its neighbours
-                continue
+    def _groups(self, program, nodes, final=True):
+        """What is delegated, as lists of nodes. The dear question, which nodes compile each for itself, is asked for
+        those groups alone that do not compile. Before operators have been taken apart, `final` is false."""
+        self.refused = {}
+        unknown = [node for node in nodes if not translated(node, parts=final)]
+        for node in unknown:
+            self.refused[node] = f"{name_of(node)}: PyTorch's ONNX exporter has no translation of it"
+        if not unknown and self._takes(program, nodes):
+            return [nodes]
+        taken = set(nodes) - set(unknown)
+        groups = self._proposed(program, nodes, taken)
+        failing = [group for group in groups if not self._takes(program, group)]
+        if failing:
+            self._try_each(program, [node for group in failing for node in group], taken)
+            groups = self._proposed(program, nodes, taken)
+            groups = [part for group in groups for part in self._compiling(program, group)]
+        if final:
+            self._tell(sum(map(is_work, nodes)))
+        return groups
+
+    def _try_each(self, program, nodes, taken):
+        """Takes out of `taken` what does not compile for itself. What only moves or quantises goes with its
+        neighbours."""
+        known = {}
+        for node in filter(is_work, nodes):
             key = signature(node)
             if key not in known:
-                known[key] = self._takes(program, with_operands(node), node, effort="quick") or self.refused.get(node)
-            if known[key] is True:
-                taken.add(node)
-            else:
-                self.refused[node] = known[key] or f"{name_of(node)}: no operator"
-        return taken
+                known[key] = None if self._takes(program, with_operands(node), node, effort="quick") else self.refused
+            if known[key] is not None:
+                taken.discard(node)
+                self.refused.setdefault(node, f"{name_of(node)}: as another one of its kind")
 
-    def _groups(self, program, nodes):
-        taken = self._taken(program, nodes)
+    def _proposed(self, program, nodes, taken):
+        """As few groups of the taken nodes as the others allow, in the order of the program."""
 
         class Support(OperatorSupportBase):
             def is_node_supported(self, modules, node):
                 return node in taken
 
-        proposals = CapabilityBasedPartitioner(
-            program.graph_module, Support(), allows_single_node_partition=True
-        ).propose_partitions()
+        partitioner = CapabilityBasedPartitioner(program.graph_module, Support(), allows_single_node_partition=True)
         order = {node: i for i, node in enumerate(nodes)}
-        groups = []
-        for proposal in proposals:
-            groups += self._compiling(program, sorted(proposal.nodes, key=order.get))
-        groups.sort(key=lambda group: order[group[0]])
-        self._tell(sum(is_work(node) for node in nodes))
-        return groups
+        groups = [sorted(p.nodes, key=order.get) for p in partitioner.propose_partitions()]
+        groups = [group for group in map(without_loose_ends, groups) if any(map(is_work, group))]
+        return sorted(groups, key=lambda group: order[group[0]])
 
     def _compiling(self, program, nodes):
         """The group, or what of it compiles: halves in the order of the nodes depend in one direction only."""
@@ -163,6 +172,35 @@ class TesseraPartitioner(Partitioner):
 
 def calls(program):
     return [node for node in program.graph.nodes if node.op == "call_function"]
+
+
+@functools.cache
+def registry():
+    """The exporter's functions by operator."""
+    from torch.onnx._internal.exporter import _registration
+
+    return _registration.ONNXRegistry.from_torchlib()
+
+
+@functools.cache
+def decompositions():
+    """What PyTorch takes apart on the way to its core operators."""
+    return dict(torch.export.default_decompositions())
+
+
+def translated(node, parts):
+    """Whether PyTorch's exporter has a function for the operator, or where `parts` may do, takes it apart."""
+    if node.target is operator.getitem or is_dimension(node):
+        return True
+    op = node.target._op if is_edge(node.target) else node.target
+    if not isinstance(op, torch._ops.OpOverload):
+        return False
+    op = BY_ATEN.get(op._schema.name, op)
+    return (
+        op in translations()
+        or registry().is_registered(op)
+        or (parts and op in decompositions())
+    )
 
 
 def whole(op):

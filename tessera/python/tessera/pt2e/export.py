@@ -5,8 +5,10 @@ QuantizeLinear in the groups that ONNX Runtime computes in integers. PyTorch's e
 know of quantisation stands here."""
 
 import contextlib
+import functools
 import io
 import logging
+import re
 
 import torch
 from torch._export.verifier import Verifier
@@ -95,13 +97,17 @@ def wide(program):
 
 
 def cause(failure):
-    """The last line of an exporter's error that says something, in one line."""
-    text, inner = str(failure), failure
-    while inner.__cause__ is not None:
-        inner = inner.__cause__
-    lines = [line.strip() for line in text.splitlines() if "Error when translating node" in line]
-    reason = str(inner).strip().splitlines()
-    return " ".join([*(lines[:1]), (reason or [type(inner).__name__])[0]])
+    """One line of an exporter's error: the operator without a translation, or what the innermost error says first."""
+    texts = [str(failure)]
+    while failure.__cause__ is not None:
+        failure = failure.__cause__
+        texts.append(str(failure))
+    unknown = re.search(r"No ONNX function found for <OpOverload\(op='([^']+)'", "\n".join(texts))
+    if unknown:
+        return f"'{unknown[1]}' has no translation"
+    node = re.search(r"Error when translating node (%\w+)", "\n".join(texts))
+    reason = (texts[-1].strip() or type(failure).__name__).splitlines()[0]
+    return f"node '{node[1]}': {reason}" if node else reason
 
 
 @contextlib.contextmanager
@@ -119,6 +125,7 @@ def quiet():
             logger.setLevel(level)
 
 
+@functools.cache
 def translations():
     """Translations of PT2E's operators whose range is narrower than their type, or whose parameters are tensors; the
     exporter's own ignore the range."""

@@ -15,11 +15,15 @@ PRODUCTS = {"Conv", "Gemm", "MatMul"}
 # What ONNX Runtime computes in integers where a quantisation follows directly.
 FUSED = PRODUCTS | {"Add", "Mul", "GlobalAveragePool", "AveragePool", "Concat"}
 CLAMPS = {"Relu", "Clip"}
+# What moves elements, or chooses among them.
+MOVES = {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather",
+         "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "GlobalMaxPool"}  # fmt: skip
 
 
 def spell(model):
     graph = Graph(model)
-    for step in (scalars, constants, single_quantisers, pairs, means, matrices, clamps, biases):
+    steps = (scalars, constants, clips, constants, norms, single_quantisers, pairs, means, matrices, moves, types, clamps, biases)
+    for step in steps:
         step(graph)
         graph.tidy()
     return model
@@ -32,7 +36,21 @@ class Graph:
         self.model, self.graph = model, model.graph
         self.taken = {name for node in self.graph.node for name in (*node.input, *node.output)}
         self.taken |= {tensor.name for tensor in self.graph.initializer}
+        self._gather()
         self.tidy()
+
+    def _gather(self):
+        """Constants are initializers, and no inputs that a run could give."""
+        held = {tensor.name for tensor in self.graph.initializer}
+        for node in self.graph.node:
+            value = attribute(node, "value") if node.op_type == "Constant" and node.domain == "" else None
+            if value is not None:
+                self.graph.initializer.add().CopyFrom(value)
+                self.graph.initializer[-1].name = node.output[0]
+                del node.output[:]
+        for i in reversed(range(len(self.graph.input))):
+            if self.graph.input[i].name in held:
+                del self.graph.input[i]
 
     def tidy(self):
         """Leaves out what nobody reads, and finds makers and readers anew. Nodes are put into an order that runs."""
@@ -86,7 +104,7 @@ class Graph:
 
     def constant(self, name, array):
         name = self.fresh(name)
-        self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.graph.initializer.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         self.tensors[name] = self.graph.initializer[-1]
         return name
 
@@ -195,6 +213,11 @@ def constants(graph):
             graph.replace(node.output[0], graph.constant(f"{node.input[0]}_quantised", values))
         elif node.op_type == "Transpose":
             turned(graph, node)
+        elif node.op_type == "Clip" and (x := graph.array(node.input[0])) is not None and x.dtype.kind in "iu":
+            limits = limits_of(graph, node)
+            if limits is not None:
+                limited = np.clip(x.astype(np.float64), *limits).astype(x.dtype)
+                graph.replace(node.output[0], graph.constant(f"{node.input[0]}_limited", limited))
 
 
 def turned(graph, node):
@@ -210,6 +233,136 @@ def turned(graph, node):
     result = graph.fresh(f"{node.output[0]}_value")
     graph.add("DequantizeLinear", [moved, *source.input[1:]], result, **more)
     graph.replace(node.output[0], result)
+
+
+def clips(graph):
+    """Limits of a narrow width stand behind the quantiser, on integers, in the files of Brevitas. They move in front of
+    it, as real numbers: the integers are the same, and the limits can move on."""
+    for node in graph.nodes:
+        source = graph.made_by(node.input[0], "QuantizeLinear") if node.op_type == "Clip" else None
+        given = graph.parameters(source) if source is not None else None
+        limits = limits_of(graph, node)
+        if given is None or given[0].size != 1 or limits is None or graph.only_reader(node.input[0]) is not node:
+            continue
+        ends = np.iinfo(given[1].dtype)
+        scale, zero = np.float64(given[0].reshape(())), int(given[1].reshape(()))
+        bounds = [np.float32((min(max(limit, ends.min), ends.max) - zero) * scale) for limit in limits]
+        limited = graph.fresh(f"{source.input[0]}_limited")
+        names = [graph.constant(f"{limited}_{end}", bound) for end, bound in zip(("low", "high"), bounds)]
+        graph.add("Clip", [source.input[0], *names], limited)
+        source.input[0] = limited
+        graph.replace(node.output[0], source.output[0])
+
+
+def norms(graph):
+    """The normalisation behind a convolution goes into the scales of its weights and into its bias."""
+    for node in graph.nodes:
+        conv = graph.made_by(node.input[0], "Conv") if node.op_type == "BatchNormalization" else None
+        if conv is None or graph.only_reader(conv.output[0]) is not node:
+            continue
+        source = graph.made_by(conv.input[1], "DequantizeLinear")
+        weights = graph.array(source.input[0]) if source is not None else None
+        given = graph.parameters(source) if weights is not None else None
+        moments = [graph.array(name) for name in node.input[1:5]]
+        bias = constant_value(graph, conv.input[2]) if len(conv.input) > 2 and conv.input[2] else 0.0
+        if given is None or bias is None or any(m is None for m in moments) or np.any(given[1] != 0):
+            continue
+        gamma, beta, mean, variance = (m.astype(np.float64) for m in moments)
+        factor = gamma / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
+        if np.any(factor == 0) or np.any((weights == np.iinfo(weights.dtype).min) & (along(factor, 0, weights.ndim) < 0)):
+            continue
+        if given[0].size > 1 and attribute(source, "axis", 1) % weights.ndim != 0:
+            continue
+        name, count = source.input[0], len(factor)
+        turned_weights = np.where(along(factor, 0, weights.ndim) < 0, -weights, weights).astype(weights.dtype)
+        scale = (np.broadcast_to(given[0].reshape(-1), count).astype(np.float64) * np.abs(factor)).astype(np.float32)
+        operands = [
+            graph.constant(f"{name}_normalised", turned_weights),
+            graph.constant(f"{name}_scale", scale),
+            graph.constant(f"{name}_zero_point", np.zeros(count, weights.dtype)),
+        ]
+        value = graph.fresh(f"{name}_value")
+        graph.add("DequantizeLinear", operands, value, axis=0)
+        shift = ((np.asarray(bias, np.float64) - mean) * factor + beta).astype(np.float32)
+        inputs = [conv.input[0], value, graph.constant(f"{node.output[0]}_bias", shift)]
+        del conv.input[:], conv.output[:]
+        conv.input.extend(inputs)
+        conv.output.append(node.output[0])
+        node.output[0] = graph.fresh(f"{node.output[0]}_gone")  # nobody reads it
+
+
+def constant_value(graph, name):
+    """The real number that a constant stands for, dequantised where it is stored so; None for what a run computes."""
+    if graph.array(name) is not None:
+        return graph.array(name)
+    source = graph.made_by(name, "DequantizeLinear")
+    values = graph.array(source.input[0]) if source is not None else None
+    given = graph.parameters(source) if values is not None else None
+    if given is None:
+        return None
+    scale, zero = (along(v.astype(np.float64), attribute(source, "axis", 1), values.ndim) for v in given)
+    return ((values - zero) * scale).astype(np.float32)
+
+
+def moves(graph):
+    """Between a dequantisation and an operator of integers that only movements part from it, the moved integers are
+    quantised as they were."""
+    for node in graph.nodes:
+        if node.op_type not in MOVES or node.domain or len(node.output) != 1 or node.output[0] in graph.outputs:
+            continue
+        operands = node.input if node.op_type == "Concat" else node.input[:1]
+        sources = [graph.made_by(name, "DequantizeLinear") for name in operands]
+        if None in sources or any(graph.parameters(source) is None for source in sources):
+            continue
+        if graph.parameters(sources[0])[0].size != 1 or not all(graph.same(sources[0], source) for source in sources):
+            continue
+        readers = graph.readers.get(node.output[0], [])
+        if any(reader.op_type == "QuantizeLinear" for reader in readers):
+            continue
+        if not any(reader.op_type in FUSED | MOVES for reader in readers):
+            continue
+        parameters = list(sources[0].input[1:])
+        moved, value = graph.fresh(f"{node.output[0]}_quantised"), graph.fresh(f"{node.output[0]}_value")
+        graph.replace(node.output[0], value)
+        graph.add("QuantizeLinear", [node.output[0], *parameters], moved)
+        graph.add("DequantizeLinear", [moved, *parameters], value)
+        graph.maker[value] = graph.graph.node[-1]
+
+
+def types(graph):
+    """Where signed and unsigned activations meet, all become unsigned: integers and zero points 128 higher. ONNX
+    Runtime's integer operators take one type."""
+    quantisers = [node for node in graph.nodes if node.op_type == "QuantizeLinear"]
+    kinds = {graph.parameters(node)[1].dtype for node in quantisers if graph.parameters(node) is not None}
+    if kinds != {np.dtype(np.int8), np.dtype(np.uint8)}:
+        return
+    for node in quantisers:
+        given = graph.parameters(node)
+        readers = graph.readers.get(node.output[0], [])
+        if given is None or given[1].dtype != np.int8 or node.output[0] in graph.outputs:
+            continue
+        if all(reader.op_type == "DequantizeLinear" and graph.same(reader, node) for reader in readers):
+            for reader in (node, *readers):
+                raise_zero(graph, reader, given[1])
+    for node in graph.nodes:
+        if node.op_type not in ("Add", "Mul", "Concat"):
+            continue
+        for name in node.input:
+            source = graph.made_by(name, "DequantizeLinear")
+            values = graph.array(source.input[0]) if source is not None else None
+            given = graph.parameters(source) if values is not None else None
+            if given is not None and values.dtype == np.int8:
+                raise_zero(graph, source, given[1])
+                higher = (values.astype(np.int16) + 128).astype(np.uint8)
+                source.input[0] = graph.constant(f"{source.input[0]}_unsigned", higher)
+
+
+def raise_zero(graph, node, zero):
+    higher = (zero.astype(np.int16) + 128).astype(np.uint8)
+    name = node.input[2] if len(node.input) > 2 and node.input[2] else node.input[1]
+    inputs = [*node.input[:2], graph.constant(f"{name}_unsigned", higher)]
+    del node.input[:]
+    node.input.extend(inputs)
 
 
 def single_quantisers(graph):
@@ -356,12 +509,37 @@ def quantised_operands(graph, node):
     return all(graph.made_by(name, "DequantizeLinear") is not None for name in operands)
 
 
+def finer(graph, node, source):
+    """Weights of less than eight bits times the largest powers of two that fit, their scales divided by them: the same
+    real numbers. Returns scale and zero point."""
+    values, (scale, zero) = graph.array(source.input[0]), graph.parameters(source)
+    if values is None or values.dtype != np.int8 or np.any(zero != 0) or not values.size:
+        return scale, zero
+    axis = attribute(source, "axis", 1) % values.ndim
+    rest = None if scale.size == 1 else tuple(d for d in range(values.ndim) if d != axis)
+    peak = np.maximum(np.abs(values.astype(np.int32)).max(axis=rest), 1)
+    factor = np.exp2(np.floor(np.log2(127 / peak))).astype(np.float32)
+    if np.all(factor == 1):
+        return scale, zero
+    larger = (values * along(factor, axis, values.ndim)).astype(np.int8)
+    name, finer_scale = source.input[0], (scale / factor.reshape(scale.shape)).astype(np.float32)
+    operands = [graph.constant(f"{name}_wide", larger), graph.constant(f"{name}_wide_scale", finer_scale)]
+    value = graph.fresh(f"{name}_wide_value")
+    more = {"axis": axis} if scale.size > 1 else {}
+    graph.add("DequantizeLinear", [*operands, *source.input[2:]], value, **more)
+    graph.maker[value] = graph.graph.node[-1]
+    node.input[1] = value
+    return finer_scale, zero
+
+
 def biases(graph):
-    """Float biases of quantised products become int32 with the scale of their sums."""
+    """Biases of quantised products become int32 with the scale of their sums, whatever they are stored with: ONNX
+    Runtime ignores the scale of a bias. Weights of few bits would make that scale coarse, so they are written in larger
+    integers of a smaller scale first."""
     for node in graph.nodes:
         if node.op_type not in ("Conv", "Gemm") or len(node.input) < 3 or not quantised_operands(graph, node):
             continue
-        bias = graph.array(node.input[2])
+        bias = constant_value(graph, node.input[2])
         x, w = (graph.maker[name] for name in node.input[:2])
         given = graph.parameters(x), graph.parameters(w)
         if bias is None or bias.ndim != 1 or None in given or given[0][0].size != 1:
@@ -373,6 +551,7 @@ def biases(graph):
             behind = graph.only_reader(behind.output[0])
         if node.op_type == "Conv" and (behind is None or behind.op_type != "QuantizeLinear"):
             continue
+        given = given[0], finer(graph, node, graph.maker[node.input[1]])
         scale = (given[0][0].reshape(()) * given[1][0]).astype(np.float32)
         scale = scale.reshape(()) if scale.size == 1 else scale
         if scale.ndim and scale.size != bias.size or not np.all(scale > 0):
