@@ -113,6 +113,25 @@ std::pair<std::string, std::string> name_and_value(const char* option) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+tessera::SessionOptions session_options(const char* device, const char* config, const char* const* options,
+                                        size_t option_count) {
+  if (option_count > 0) need(options, "options");
+  tessera::SessionOptions to;
+  if (device) to.device = device;
+  if (config) to.config = config;
+  for (size_t i = 0; i < option_count; ++i) {
+    const auto [name, value] = name_and_value(options[i]);
+    if (name == "trusted_keys") {
+      to.trusted_keys = value;
+    } else if (tessera::compiler::is_option(name)) {
+      tessera::compiler::set_option(to.compile, name, value);
+    } else {
+      to.device_options[name] = value;
+    }
+  }
+  return to;
+}
+
 tessera_status port_at(const std::vector<tessera::Port>& ports, size_t index, tessera_port* port) {
   return guarded([&] {
     need(port, "port");
@@ -180,22 +199,21 @@ tessera_status tessera_session_open_with(const char* path, const char* device, c
   return guarded([&] {
     need(path, "path");
     need(session, "session");
-    if (option_count > 0) need(options, "options");
     *session = nullptr;
-    tessera::SessionOptions to;
-    if (device) to.device = device;
-    if (config) to.config = config;
-    for (size_t i = 0; i < option_count; ++i) {
-      const auto [name, value] = name_and_value(options[i]);
-      if (name == "trusted_keys") {
-        to.trusted_keys = value;
-      } else if (tessera::compiler::is_option(name)) {
-        tessera::compiler::set_option(to.compile, name, value);
-      } else {
-        to.device_options[name] = value;
-      }
-    }
+    tessera::SessionOptions to = session_options(device, config, options, option_count);
     *session = new tessera_session{tessera::Session(path, std::move(to)), {}, {}};
+  });
+}
+
+tessera_status tessera_session_open_memory(const void* data, size_t bytes, const char* device, const char* config,
+                                           const char* const* options, size_t option_count, tessera_session** session) {
+  return guarded([&] {
+    need(data, "data");
+    need(session, "session");
+    *session = nullptr;
+    tessera::SessionOptions to = session_options(device, config, options, option_count);
+    const std::string_view content(static_cast<const char*>(data), bytes);
+    *session = new tessera_session{tessera::Session::from_bytes(content, std::move(to)), {}, {}};
   });
 }
 

@@ -82,6 +82,10 @@ TESSERA_API tessera_status tessera_session_open(const char* path, const char* de
 TESSERA_API tessera_status tessera_session_open_with(const char* path, const char* device, const char* config,
                                                      const char* const* options, size_t option_count,
                                                      tessera_session** session);
+/* The same of a model or an artifact that lies in memory. The bytes are copied. */
+TESSERA_API tessera_status tessera_session_open_memory(const void* data, size_t bytes, const char* device,
+                                                       const char* config, const char* const* options,
+                                                       size_t option_count, tessera_session** session);
 TESSERA_API void tessera_session_close(tessera_session* session);
 
 TESSERA_API size_t tessera_input_count(const tessera_session* session);

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ahead of time: a delegated part of a program becomes an artifact of the compiler, or, where dimensions are open, the
+ONNX model that is compiled for the shapes that come. In: an ExportedProgram of the Edge dialect. Out: bytes."""
+
+import functools
+import os
+import tempfile
+
+from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+
+from .. import Session, compile_options
+from ..pt2e import to_onnx
+
+DEVICE, CONFIG = "device", "config"
+
+
+def specs_of(settings):
+    """Compile specs of a mapping from names to values; what is None is left out."""
+    return [CompileSpec(name, str(value).encode()) for name, value in settings.items() if value is not None]
+
+
+def settings_of(specs):
+    return {spec.key: bytes(spec.value).decode() for spec in specs}
+
+
+def compile_program(program, specs, **options):
+    """The bytes of a delegate. specs: device, config, options of the compilation, of the device and of the back end, as
+    compile specs; options: of the compilation, over them. Errors: tessera.Error of the exporter and the compiler."""
+    model = to_onnx(program)
+    settings = settings_of(specs)
+    known = {row["name"] for row in compile_options()}
+    chosen = {name: value for name, value in settings.items() if name in known} | options
+    open_dims = any(
+        not dim.HasField("dim_value") for value in model.graph.input for dim in value.type.tensor_type.shape.dim
+    )
+    device = "reference" if open_dims or settings.get(DEVICE) == "reference" else "fsim"
+    return _compiled(
+        model.SerializeToString(deterministic=True), device, settings.get(CONFIG, ""), tuple(sorted(chosen.items()))
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(data, device, config, options):
+    """A partitioner compiles to know whether it may take something, and the same follows as the delegate. What the
+    reference interpreter takes, or what has no shapes yet, is imported and left as it is."""
+    session = Session(data, device, config, **dict(options))
+    if device == "reference":
+        return data
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "delegate.tsr")
+        session.save(path)
+        with open(path, "rb") as file:
+            return file.read()
+
+
+class TesseraBackend(BackendDetails):
+    """Its name is the one under which the library registers itself (tessera/executorch/backend.cc)."""
+
+    @staticmethod
+    def preprocess(edge_program, compile_specs):
+        return PreprocessResult(processed_bytes=compile_program(edge_program, compile_specs))
