@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/onnx/external_data.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -30,6 +31,8 @@ struct ImportOptions {
   bool list_overridable = false;
   /// Where external data lies when a model is given as bytes; "" refuses external data.
   std::string directory;
+  /// External data in memory; a location that is here is looked for in no folder. nullptr: none.
+  std::shared_ptr<const ExternalData> external;
 };
 
 /// Attribute of @main: the initializers that ImportOptions::overrides may name and does not, each as a dictionary with

@@ -95,6 +95,7 @@ onnx::ImportOptions to_import(const ImportOptions& options) {
   out.overrides = options.overrides;
   out.list_overridable = true;
   out.directory = options.directory;
+  out.external = options.external;
   return out;
 }
 

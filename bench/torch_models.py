@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The architectures of `./dev bench torch`: torchvision, timm and transformers, in small configurations with seeded
+random weights. No file of weights is read. Each entry of ARCHITECTURES is a function that gives a module in evaluation
+mode and what it is called with, as positional and as named arguments."""
+
+import functools
+
+SEED = 1
+
+
+def _image(size, channels=3):
+    import torch
+
+    return torch.rand(1, channels, size, size, generator=torch.Generator().manual_seed(SEED))
+
+
+def _ids(length, vocabulary, batch=1):
+    import torch
+
+    return torch.randint(1, vocabulary, (batch, length), generator=torch.Generator().manual_seed(SEED))
+
+
+def _torchvision(name, size, **options):
+    import torchvision
+
+    where = torchvision.models
+    for part in name.split(".")[:-1]:
+        where = getattr(where, part)
+    make = getattr(where, name.split(".")[-1])
+    pretrained = {"weights": None, **({"weights_backbone": None} if name.count(".") else {})}
+    return make(**pretrained, **options), (_image(size),), {}
+
+
+def _detector(name, size):
+    model, (image,), named = _torchvision(f"detection.{name}", size)
+    model.transform.min_size, model.transform.max_size = (size,), size
+    return model, ([image[0]],), named
+
+
+def _timm(name, size, **options):
+    import timm
+
+    return timm.create_model(name, pretrained=False, **options), (_image(size),), {}
+
+
+def _hugging(configuration, model, inputs, **options):
+    import transformers
+
+    made = getattr(transformers, configuration)(**options)
+    made._attn_implementation = "eager" if options.get("attn") == "eager" else "sdpa"
+    module = getattr(transformers, model)(made)
+    module.config.return_dict = True
+    if hasattr(module.config, "use_cache"):
+        module.config.use_cache = False
+    return module, (), inputs()
+
+
+SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+WORDS = 200
+
+
+def _tokens(length=16, **more):
+    import torch
+
+    ids = _ids(length, WORDS)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **{name: make() for name, make in more.items()}}
+
+
+def _plain_tokens(length=16):
+    return {"input_ids": _ids(length, WORDS)}
+
+
+def _pixels(size=32, **more):
+    return {"pixel_values": _image(size), **more}
+
+
+def _encoder(configuration, model, inputs=_tokens, **options):
+    return _hugging(configuration, model, inputs, **{"vocab_size": WORDS, **SMALL, **options})
+
+
+def _decoder(configuration, model, inputs=_plain_tokens, **options):
+    return _hugging(configuration, model, inputs, **{"vocab_size": WORDS, **SMALL, **options})
+
+
+def _text_to_text(configuration, model, **options):
+    def inputs():
+        return {"input_ids": _ids(12, WORDS), "decoder_input_ids": _ids(6, WORDS)}
+
+    return _hugging(configuration, model, inputs, vocab_size=WORDS, **options)
+
+
+def _whisper():
+    import torch
+
+    def inputs():
+        generator = torch.Generator().manual_seed(SEED)
+        return {"input_features": torch.rand(1, 16, 60, generator=generator), "decoder_input_ids": _ids(6, WORDS)}
+
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    return _hugging(
+        "WhisperConfig", "WhisperForConditionalGeneration", inputs, vocab_size=WORDS, num_mel_bins=16, d_model=64,
+        encoder_ffn_dim=128, decoder_ffn_dim=128, max_source_positions=30, max_target_positions=20, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, **sizes,
+    )  # fmt: skip
+
+
+def _speech(configuration, model, **options):
+    import torch
+
+    def inputs():
+        return {"input_values": torch.rand(1, 4000, generator=torch.Generator().manual_seed(SEED)) - 0.5}
+
+    return _hugging(
+        configuration, model, inputs, vocab_size=40, **SMALL, conv_dim=(32, 32, 32), conv_stride=(5, 4, 4),
+        conv_kernel=(10, 8, 4), num_feat_extract_layers=3, num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=4, **options,
+    )  # fmt: skip
+
+
+def _clip(configuration="CLIPConfig", model="CLIPModel"):
+    text = {**SMALL, "vocab_size": WORDS, "max_position_embeddings": 32, "projection_dim": 32}
+    if configuration == "CLIPConfig":
+        text.update(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    vision = {**SMALL, "image_size": 32, "patch_size": 8, "projection_dim": 32}
+    more = {"projection_dim": 32} if configuration == "CLIPConfig" else {}
+    return _hugging(
+        configuration, model, lambda: {**_tokens(12), **_pixels(32)}, text_config=text, vision_config=vision, **more
+    )
+
+
+def _vision(configuration, model, size=32, **options):
+    return _hugging(configuration, model, lambda: _pixels(size), **options)
+
+
+TV, TIMM = functools.partial, functools.partial
+ARCHITECTURES = {
+    # torchvision: classification
+    "torchvision/resnet18": TV(_torchvision, "resnet18", 64),
+    "torchvision/resnext50_32x4d": TV(_torchvision, "resnext50_32x4d", 64),
+    "torchvision/densenet121": TV(_torchvision, "densenet121", 64),
+    "torchvision/squeezenet1_1": TV(_torchvision, "squeezenet1_1", 64),
+    "torchvision/googlenet": TV(_torchvision, "googlenet", 96, init_weights=True, aux_logits=False),
+    "torchvision/inception_v3": TV(_torchvision, "inception_v3", 96, init_weights=True),
+    "torchvision/mobilenet_v2": TV(_torchvision, "mobilenet_v2", 64),
+    "torchvision/mobilenet_v3_small": TV(_torchvision, "mobilenet_v3_small", 64),
+    "torchvision/mnasnet0_5": TV(_torchvision, "mnasnet0_5", 64),
+    "torchvision/shufflenet_v2_x0_5": TV(_torchvision, "shufflenet_v2_x0_5", 64),
+    "torchvision/efficientnet_b0": TV(_torchvision, "efficientnet_b0", 64),
+    "torchvision/regnet_y_400mf": TV(_torchvision, "regnet_y_400mf", 64),
+    "torchvision/convnext_tiny": TV(_torchvision, "convnext_tiny", 64),
+    "torchvision/vit_b_16": TV(_torchvision, "vit_b_16", 32, image_size=32),
+    "torchvision/swin_t": TV(_torchvision, "swin_t", 64),
+    "torchvision/swin_v2_t": TV(_torchvision, "swin_v2_t", 64),
+    "torchvision/maxvit_t": TV(_torchvision, "maxvit_t", 224),
+    # torchvision: segmentation, detection, video, optical flow
+    "torchvision/lraspp_mobilenet_v3_large": TV(_torchvision, "segmentation.lraspp_mobilenet_v3_large", 96),
+    "torchvision/deeplabv3_mobilenet_v3_large": TV(_torchvision, "segmentation.deeplabv3_mobilenet_v3_large", 96),
+    "torchvision/fcn_resnet50": TV(_torchvision, "segmentation.fcn_resnet50", 64),
+    "torchvision/ssdlite320_mobilenet_v3_large": TV(_detector, "ssdlite320_mobilenet_v3_large", 320),
+    "torchvision/retinanet_resnet50_fpn": TV(_detector, "retinanet_resnet50_fpn", 128),
+    "torchvision/fcos_resnet50_fpn": TV(_detector, "fcos_resnet50_fpn", 128),
+    "torchvision/fasterrcnn_mobilenet_v3_large_320_fpn": TV(_detector, "fasterrcnn_mobilenet_v3_large_320_fpn", 128),
+    # timm
+    "timm/mobilenetv4_conv_small": TIMM(_timm, "mobilenetv4_conv_small", 64),
+    "timm/mobilenetv4_hybrid_medium": TIMM(_timm, "mobilenetv4_hybrid_medium", 64),
+    "timm/efficientnet_lite0": TIMM(_timm, "efficientnet_lite0", 64),
+    "timm/tf_efficientnetv2_b0": TIMM(_timm, "tf_efficientnetv2_b0", 64),
+    "timm/ghostnet_100": TIMM(_timm, "ghostnet_100", 64),
+    "timm/repvgg_a0": TIMM(_timm, "repvgg_a0", 64),
+    "timm/rexnet_100": TIMM(_timm, "rexnet_100", 64),
+    "timm/regnetx_002": TIMM(_timm, "regnetx_002", 64),
+    "timm/hrnet_w18_small": TIMM(_timm, "hrnet_w18_small", 64),
+    "timm/dla34": TIMM(_timm, "dla34", 64),
+    "timm/convnextv2_atto": TIMM(_timm, "convnextv2_atto", 64),
+    "timm/fastvit_t8": TIMM(_timm, "fastvit_t8", 64),
+    "timm/mobileone_s0": TIMM(_timm, "mobileone_s0", 64),
+    "timm/mobilevit_xxs": TIMM(_timm, "mobilevit_xxs", 64),
+    "timm/efficientformerv2_s0": TIMM(_timm, "efficientformerv2_s0", 224),
+    "timm/levit_128s": TIMM(_timm, "levit_128s", 224),
+    "timm/deit_tiny_patch16_224": TIMM(_timm, "deit_tiny_patch16_224", 64, img_size=64),
+    "timm/swin_tiny_patch4_window7_224": TIMM(_timm, "swin_tiny_patch4_window7_224", 112, img_size=112),
+    "timm/mixer_s32_224": TIMM(_timm, "mixer_s32_224", 224),
+    "timm/poolformer_s12": TIMM(_timm, "poolformer_s12", 64),
+    "timm/coatnet_0_rw_224": TIMM(_timm, "coatnet_0_rw_224", 224),
+    "timm/eva02_tiny_patch14_224": TIMM(_timm, "eva02_tiny_patch14_224", 56, img_size=56),
+    "timm/pvt_v2_b0": TIMM(_timm, "pvt_v2_b0", 64),
+    "timm/resnest14d": TIMM(_timm, "resnest14d", 64),
+    # transformers: encoders
+    "transformers/bert": TV(_encoder, "BertConfig", "BertForSequenceClassification"),
+    "transformers/distilbert": TV(
+        _hugging, "DistilBertConfig", "DistilBertForQuestionAnswering", _tokens, vocab_size=WORDS, dim=64, n_layers=2,
+        n_heads=4, hidden_dim=128,
+    ),
+    "transformers/roberta": TV(_encoder, "RobertaConfig", "RobertaForMaskedLM"),
+    "transformers/albert": TV(_encoder, "AlbertConfig", "AlbertModel", embedding_size=32),
+    "transformers/electra": TV(_encoder, "ElectraConfig", "ElectraModel", embedding_size=32),
+    "transformers/mobilebert": TV(
+        _encoder, "MobileBertConfig", "MobileBertModel", intra_bottleneck_size=32, embedding_size=32,
+        true_hidden_size=32,
+    ),
+    "transformers/deberta_v2": TV(
+        _encoder, "DebertaV2Config", "DebertaV2Model", relative_attention=True, pos_att_type=["p2c", "c2p"],
+        max_position_embeddings=32,
+    ),
+    "transformers/modernbert": TV(_encoder, "ModernBertConfig", "ModernBertModel", pad_token_id=0, bos_token_id=1,
+        eos_token_id=2, cls_token_id=1, sep_token_id=2),
+    # transformers: decoders
+    "transformers/gpt2": TV(_hugging, "GPT2Config", "GPT2LMHeadModel", _plain_tokens, vocab_size=WORDS, n_embd=64,
+        n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2),
+    "transformers/opt": TV(_hugging, "OPTConfig", "OPTForCausalLM", _plain_tokens, vocab_size=WORDS, hidden_size=64,
+        num_hidden_layers=2, num_attention_heads=4, ffn_dim=128, word_embed_proj_dim=64, max_position_embeddings=64),
+    "transformers/gpt_neox": TV(_decoder, "GPTNeoXConfig", "GPTNeoXForCausalLM", bos_token_id=1, eos_token_id=2),
+    "transformers/llama": TV(_decoder, "LlamaConfig", "LlamaForCausalLM", num_key_value_heads=2),
+    "transformers/qwen2": TV(_decoder, "Qwen2Config", "Qwen2ForCausalLM", num_key_value_heads=2),
+    "transformers/gemma": TV(_decoder, "GemmaConfig", "GemmaForCausalLM", num_key_value_heads=2, head_dim=16),
+    "transformers/phi": TV(_decoder, "PhiConfig", "PhiForCausalLM"),
+    "transformers/bloom": TV(_hugging, "BloomConfig", "BloomForCausalLM", _plain_tokens, vocab_size=WORDS,
+        hidden_size=64, n_layer=2, n_head=4),
+    "transformers/mamba": TV(_hugging, "MambaConfig", "MambaForCausalLM", functools.partial(_plain_tokens, 8),
+        vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, state_size=8),
+    "transformers/mixtral": TV(_decoder, "MixtralConfig", "MixtralForCausalLM", num_key_value_heads=2,
+        num_local_experts=4),
+    # transformers: text to text, speech, vision, both
+    "transformers/t5": TV(_text_to_text, "T5Config", "T5ForConditionalGeneration", d_model=64, d_kv=16, d_ff=128,
+        num_layers=2, num_heads=4, decoder_start_token_id=0),
+    "transformers/bart": TV(_text_to_text, "BartConfig", "BartForConditionalGeneration", d_model=64, encoder_layers=2,
+        decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128,
+        decoder_ffn_dim=128, max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        decoder_start_token_id=1, forced_eos_token_id=2),
+    "transformers/whisper": _whisper,
+    "transformers/wav2vec2": TV(_speech, "Wav2Vec2Config", "Wav2Vec2ForCTC"),
+    "transformers/hubert": TV(_speech, "HubertConfig", "HubertModel"),
+    "transformers/clip": _clip,
+    "transformers/siglip": TV(_clip, "SiglipConfig", "SiglipModel"),
+    "transformers/vit": TV(_vision, "ViTConfig", "ViTForImageClassification", **SMALL, image_size=32, patch_size=8),
+    "transformers/dinov2": TV(_vision, "Dinov2Config", "Dinov2Model", hidden_size=64, num_hidden_layers=2,
+        num_attention_heads=4, image_size=32, patch_size=8),
+    "transformers/segformer": TV(_vision, "SegformerConfig", "SegformerForSemanticSegmentation", 64,
+        hidden_sizes=[16, 32, 64, 64], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 4, 4], decoder_hidden_size=32),
+    "transformers/mobilevit": TV(_vision, "MobileViTConfig", "MobileViTForImageClassification", 64,
+        hidden_sizes=[48, 64, 80], neck_hidden_sizes=[8, 16, 24, 32, 48, 64, 128], image_size=64),
+    "transformers/swin": TV(_vision, "SwinConfig", "SwinModel", 32, image_size=32, patch_size=2, embed_dim=16,
+        depths=[1, 2], num_heads=[2, 4], window_size=4),
+    "transformers/yolos": TV(_vision, "YolosConfig", "YolosForObjectDetection", 32, **SMALL, image_size=[32, 32],
+        patch_size=8, num_detection_tokens=10),
+    "transformers/detr": TV(_vision, "DetrConfig", "DetrForObjectDetection", 64, use_timm_backbone=False,
+        d_model=32, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=64, decoder_ffn_dim=64,
+        encoder_attention_heads=2, decoder_attention_heads=2, num_queries=10),
+}  # fmt: skip
+
+
+def make(name):
+    """(module in evaluation mode, positional arguments, named arguments)."""
+    import torch
+
+    torch.manual_seed(SEED)
+    module, arguments, named = ARCHITECTURES[name]()
+    return module.eval(), arguments, named
