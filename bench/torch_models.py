@@ -46,10 +46,7 @@ def _timm(name, size, **options):
 def _hugging(configuration, model, inputs, **options):
     import transformers
 
-    made = getattr(transformers, configuration)(**options)
-    made._attn_implementation = "eager" if options.get("attn") == "eager" else "sdpa"
-    module = getattr(transformers, model)(made)
-    module.config.return_dict = True
+    module = getattr(transformers, model)(getattr(transformers, configuration)(**options))
     if hasattr(module.config, "use_cache"):
         module.config.use_cache = False
     return module, (), inputs()
@@ -256,3 +253,17 @@ def make(name):
     torch.manual_seed(SEED)
     module, arguments, named = ARCHITECTURES[name]()
     return module.eval(), arguments, named
+
+
+def samples(feeds, count):
+    """Random inputs in the form of the given ones, for calibration: the first are those themselves. Whole numbers stay
+    as they are, since token ids and masks have a meaning."""
+    import numpy as np
+
+    rng = np.random.default_rng(SEED)
+    draw = lambda value: rng.uniform(value.min(), value.max(), value.shape).astype(value.dtype)
+    more = [
+        {name: draw(value) if value.dtype.kind == "f" else value for name, value in feeds.items()}
+        for _ in range(count - 1)
+    ]
+    return [feeds, *more]

@@ -5,7 +5,6 @@ import contextlib
 import inspect
 import itertools
 import os
-import warnings
 
 import torch
 from torch.utils import _pytree as pytree
@@ -72,12 +71,13 @@ class Program:
             self.session = Session(data, device, config, external=arrays, **options)
             return
         from ..quantization import quantize
+        from ..quantization.command import choose_engine
 
         keys = {"config": config, "numerics": options.get("numerics")}
         chosen = {name: value for name, value in keys.items() if value} | dict(quantization or {})
+        chosen["engine"] = choose_engine(chosen.get("engine"))
         self.quantised = quantize(exported.program.model_proto, samples, **chosen)
         self.session = Session(self.quantised.model.SerializeToString(), device, config, **options)
-        self._types = {port.name: port.type for port in self.session.get_inputs()}
 
     def feeds(self, flat):
         """{input: array} of the leaves of a call. Errors: invalid_argument for shapes, types and other constants."""
@@ -238,8 +238,7 @@ def compile(
                 "value, or use torch.compile(module, backend='tessera')",
             ) from None
     samples, quantization = _samples(calibrate, exported, signature, arguments, named, dict(quantization or {}))
-    with warnings.catch_warnings():
-        program = Program(exported, samples, device, os.fspath(config), quantization, options)
+    program = Program(exported, samples, device, os.fspath(config), quantization, options)
     return Compiled(program, signature, name)
 
 
