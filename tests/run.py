@@ -120,7 +120,7 @@ def main():
             )
         )
     groups = [
-        ["tests/system", "tests/cpu", "tests/import", "tests/conformance", "tests/oracle", "tests/fuzz", "tests/torch", "ops/tests"],
+        [f"tests/{name}" for name in ("system", "cpu", "import", "conformance", "oracle", "fuzz", "torch")] + ["ops/tests"],
         ["isa/tests", "tests/new_instruction", "tests/tests"],
     ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
