@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev bench torch`: architectures of torchvision, timm and transformers (torch_models.py) through tessera.torch. Each
-is exported, run in float and compared with ONNX Runtime on the exported file, quantised with random data, compiled, run,
-and compared with ONNX Runtime on the quantised file, element by element. One process each, with a limit of time and
-memory, so that one that fails takes no other with it. In: names, or none for all. Out: a row each; the rows are kept in
-build/torch_architectures.json, and docs/torch_architectures.md is written when all are there."""
+"""`./dev bench torch`: architectures of torchvision, timm and transformers (torch_models.py) through tessera.torch.
+Each is exported, run in float and compared with ONNX Runtime on the exported file, quantised with random data,
+compiled, run, and compared with ONNX Runtime on the quantised file, element by element. One process each, with a limit
+of time and memory, so that one that fails takes no other with it. In: names, or none for all. Out: a row each; the rows
+are kept in build/torch_architectures.json, and docs/torch_architectures.md is written when all are there."""
 
 import argparse
 import json
@@ -43,7 +43,9 @@ def distance(ours, theirs):
         finite = np.isfinite(b)
         if not np.array_equal(finite, np.isfinite(a)) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
             return float("inf")
-        worst = max(worst, float(np.max(np.abs(a - b)[finite], initial=0) / (np.max(np.abs(b[finite]), initial=0) or 1)))
+        worst = max(
+            worst, float(np.max(np.abs(a - b)[finite], initial=0) / (np.max(np.abs(b[finite]), initial=0) or 1))
+        )
     return worst
 
 
@@ -76,12 +78,12 @@ class Work:
         self.row.setdefault("seconds", {})[what] = round(time.monotonic() - self.began, 1)
 
     def run(self):
+        import tessera.torch
         import torch
+        from tessera.torch import export
 
         import tessera
-        import tessera.torch
         from bench import torch_models
-        from tessera.torch import export
         from tests.oracle import oracle
 
         self.at("making")
@@ -93,6 +95,7 @@ class Work:
         exported = export.export(module, arguments, named)
         flat = export.leaves(exported, None, arguments, named)
         self.took("export")
+        self.row["notice"] = exported.notice
         model = exported.program.model_proto.SerializeToString()
         feeds = {p.name: v.numpy() for p, v in zip(exported.inputs, flat) if p.name is not None}
         self.at("float")
@@ -124,6 +127,8 @@ class Work:
         theirs = list(oracle.run(model, feeds, intermediates=False).outputs.values())
         self.row["int8_equal"] = share_equal(ours, theirs)
         self.row["int8_difference"] = distance(ours, theirs)
+        if self.row["int8_equal"] < 1:
+            self.row["interpreter_equal"] = share_equal(ours, tessera.Session(model, "reference").run(None, feeds))
 
 
 def one(name, config):
@@ -226,11 +231,15 @@ def percent(value):
 def reason(row):
     if "failed_at" in row:
         return f"{row['failed_at']}: {row.get('reason', '')}".replace("|", "/").replace("<", "").replace(">", "")
-    notes = []
+    notes = [row["notice"]] if row.get("notice") else []
     if row["float_difference"] > FLOAT_TOLERANCE:
         notes.append(f"float differs by {row['float_difference']:.1g} of the largest value")
     if row["int8_equal"] < 1:
-        notes.append(f"int8 by {row['int8_difference']:.1g}")
+        same = row.get("interpreter_equal")
+        notes.append(
+            f"int8 differs by {row['int8_difference']:.1g} of the largest value"
+            + ("; every element equals the reference interpreter's" if same == 1 else "")
+        )
     return ", ".join(notes)
 
 
@@ -242,15 +251,16 @@ def page(rows):
         "<!-- Written by ./dev bench torch -->",
         "# Architectures of PyTorch",
         "",
-        f"`./dev bench torch` wrote this page: {len(rows)} architectures of torchvision, timm and transformers in small",
-        f"configurations with random weights, of which {sum(map(passed, rows))} went through whole. Each was exported",
-        "(`tessera.torch`), run in float, quantised with random data, compiled for one machine and run. The columns:",
+        f"`./dev bench torch` wrote this page: {len(rows)} architectures of torchvision, timm and transformers in",
+        f"small configurations with random weights, of which {sum(map(passed, rows))} went through whole. Each was",
+        "exported (`tessera.torch`), run in float, quantised with random data, compiled for one machine and run. The",
+        "columns:",
         "",
-        "- **float**: the largest difference from ONNX Runtime on the exported file, over the largest value of an output.",
+        "- **float**: the largest difference from ONNX Runtime on the exported file, over the output's largest value.",
         "- **int8 equal**: the share of elements of the outputs that equal ONNX Runtime's on the quantised file. Where",
         "  float operators stand behind the last integers, equal means within their rounding,",
-        f"  {ROUNDING:g} of the largest value. Where they stand between integers, such as a softmax on a machine without row",
-        "  lanes, a rounding of theirs may move an integer by a step.",
+        f"  {ROUNDING:g} of the largest value. Where they stand between integers, such as a softmax on a machine",
+        "  without row lanes, a rounding of theirs may move an integer by a step.",
         "- **on the NPU**: the share of products (multiplications) that run there.",
         "- **cycles**: as the compiler predicts them.",
         "- **seconds**: on a machine that did other work beside it.",

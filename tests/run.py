@@ -120,7 +120,8 @@ def main():
             )
         )
     groups = [
-        [f"tests/{name}" for name in ("system", "cpu", "import", "conformance", "oracle", "fuzz", "torch")] + ["ops/tests"],
+        [f"tests/{name}" for name in ("system", "cpu", "import", "conformance", "oracle", "fuzz", "torch")]
+        + ["ops/tests"],
         ["isa/tests", "tests/new_instruction", "tests/tests"],
     ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]

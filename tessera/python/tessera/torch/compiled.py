@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import itertools
 import os
+import warnings
 
 import torch
 from torch.utils import _pytree as pytree
@@ -134,7 +135,9 @@ def split_batch(exported, flat):
     (count,) = counts
     if count < 2:
         return [flat]
-    cut = lambda port, value, k: value[k : k + 1] if port.name is not None and isinstance(value, torch.Tensor) else value
+    cut = lambda port, value, k: (
+        value[k : k + 1] if port.name is not None and isinstance(value, torch.Tensor) else value
+    )
     return [[cut(port, value, k) for port, value in zip(exported.inputs, flat)] for k in range(count)]
 
 
@@ -167,7 +170,9 @@ class Compiled(torch.nn.Module):
     def train(self, mode=True):
         """Refuses training mode."""
         if mode:
-            raise argument("a compiled module is not trained; train the one that it was made of, and compile that again")
+            raise argument(
+                "a compiled module is not trained; train the one that it was made of, and compile that again"
+            )
         return super().train(False)
 
     def stats(self):
@@ -237,6 +242,8 @@ def compile(
                 f"the module changes its buffer '{e.names[0]}' in each call; take it as an argument and return its new "
                 "value, or use torch.compile(module, backend='tessera')",
             ) from None
+    if exported.notice is not None:
+        warnings.warn(exported.notice, stacklevel=2)
     samples, quantization = _samples(calibrate, exported, signature, arguments, named, dict(quantization or {}))
     program = Program(exported, samples, device, os.fspath(config), quantization, options)
     return Compiled(program, signature, name)

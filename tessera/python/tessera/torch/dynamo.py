@@ -176,7 +176,7 @@ class Graph:
     def _exported(self, frozen, given):
         """For any size of the symbolic axes where the exporter can, else for these shapes."""
         if any(frozen.symbolic):
-            dims = [{axis: torch.export.Dim.AUTO for axis in axes} or None for axes in frozen.symbolic]
+            dims = [dict.fromkeys(axes, torch.export.Dim.AUTO) or None for axes in frozen.symbolic]
             try:
                 return exporting.export(frozen.module, given, dynamic_shapes=tuple(dims), changes_arguments=True)
             except exporting.BuffersChange:
@@ -199,7 +199,9 @@ def _fits(port, value):
 
 
 def _cause(exception):
-    text = str(exception).split(f"; {exporting.WAY_OUT}")[0].removeprefix("PyTorch's ONNX exporter refuses the module: ")
+    text = (
+        str(exception).split(f"; {exporting.WAY_OUT}")[0].removeprefix("PyTorch's ONNX exporter refuses the module: ")
+    )
     return text if hasattr(exception, "code") else exporting.one_line(exception)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a module of PyTorch to an ONNX model. In: a module or an ExportedProgram, example arguments, dynamic shapes. Out:
-an Exported: the graph in ONNX, the weights as arrays that share PyTorch's memory, and how the arguments and results of
-a call become inputs and outputs. Method: torch.onnx.export, which captures the module with torch.export."""
+"""From a module of PyTorch to an ONNX model. In: a module or an ExportedProgram, example arguments, dynamic shapes.
+Out: an Exported: the graph in ONNX, the weights as arrays that share PyTorch's memory, and how the arguments and
+results of a call become inputs and outputs. Method: torch.export, then PyTorch's ONNX exporter."""
 
 import contextlib
 import dataclasses
@@ -14,11 +14,21 @@ import warnings
 import onnx_ir
 import torch
 from torch.export import graph_signature as signatures
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ..errors import argument, error
+from .exportable import forms_without_branches, in_known_forms
 
-RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout")
+RANDOM = (
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Bernoulli",
+    "Multinomial",
+    "Dropout",
+)
 EXTERNAL = 1024  # bytes from which on a weight stands beside the graph
 WAY_OUT = "torch.compile(module, backend='tessera') runs the rest of the module and leaves this to PyTorch"
 
@@ -47,7 +57,7 @@ class Port:
 class Exported:
     """program: PyTorch's ONNXProgram. inputs, outputs: a Port for each leaf of the arguments and of the results;
     in_spec, out_spec: their trees. mutated: names of arguments that the module changes in place, whose new values stand
-    in front of the outputs."""
+    in front of the outputs. notice: what the model assumes of values, as a sentence, or None."""
 
     program: object
     inputs: list
@@ -55,6 +65,7 @@ class Exported:
     in_spec: object
     out_spec: object
     mutated: list
+    notice: str | None = None
 
     def model(self):
         """The model as bytes without its large weights, and these: location -> array."""
@@ -207,17 +218,31 @@ def _distinct(program):
 # --- exporting --------------------------------------------------------------------------------------------------------
 
 
-def _capture(module, arguments, named, dynamic_shapes):
-    """An ExportedProgram of a module, with torch.export by running it, and else by reading its bytecode."""
-    with _loops_of_cells(dynamic_shapes):
-        for strict in (False, True):
-            try:
-                return torch.export.export(
-                    module, arguments, named or None, dynamic_shapes=dynamic_shapes, strict=strict
-                )
-            except Exception as e:
-                first = e if not strict else first
-    raise first
+def _capture(module, arguments, named, dynamic_shapes, may_assume):
+    """(an ExportedProgram, what it assumes of values as a sentence or None). torch.export runs the module, or reads its
+    bytecode where that fails. Where the module branches on values, and `may_assume`, the branches that the example
+    arguments take are taken."""
+    given = (module, arguments, named or None)
+    with _loops_of_cells(dynamic_shapes), forms_without_branches():
+        try:
+            return torch.export.export(*given, dynamic_shapes=dynamic_shapes, strict=False), None
+        except Exception as e:
+            first = e
+        try:
+            return torch.export.export(*given, dynamic_shapes=dynamic_shapes, strict=True), None
+        except Exception:
+            if not may_assume or not any(isinstance(e, GuardOnDataDependentSymNode) for e in _causes(first)):
+                raise first from None
+        try:
+            captured = torch.export.draft_export(*given, dynamic_shapes=dynamic_shapes)
+        except Exception:
+            raise first from None
+    report = getattr(captured, "_report", None)
+    conditions = [
+        str(failure.data.get("expr")) for failure in getattr(report, "failures", ()) if "expr" in failure.data
+    ]
+    known = ", ".join(dict.fromkeys(conditions)) or "a condition"
+    return captured, f"the module branches on values ({known}); the branches that the examples take were exported"
 
 
 @contextlib.contextmanager
@@ -259,9 +284,9 @@ def export(module, arguments, named=None, dynamic_shapes=None, *, changes_argume
     where the exporter does, and the cause; BuffersChange where the module changes its own buffers."""
     try:
         with quiet(), torch.no_grad():
-            captured = module
+            captured, notice = module, None
             if not isinstance(module, torch.export.ExportedProgram):
-                captured = _capture(module, arguments, named, dynamic_shapes)
+                captured, notice = _capture(module, arguments, named, dynamic_shapes, not changes_arguments)
             if _changes_in_place(captured):
                 captured = captured.run_decompositions({})  # then what is changed stands in the signature
             in_spec, out_spec = captured.call_spec.in_spec, captured.call_spec.out_spec
@@ -272,6 +297,7 @@ def export(module, arguments, named=None, dynamic_shapes=None, *, changes_argume
                 raise error(
                     "unsupported", f"the module changes its argument '{changed[0]}' in place; return the new value"
                 )
+            in_known_forms(captured)
             captured, constants = _returning(captured)
             program = torch.onnx.export(captured, dynamo=True, verbose=False)
     except BuffersChange:
@@ -286,7 +312,7 @@ def export(module, arguments, named=None, dynamic_shapes=None, *, changes_argume
         port.name = value.name
     for place, value in constants:
         outputs.insert(place, Port(None, value=value))
-    return Exported(program, inputs, outputs, in_spec, out_spec, changed)
+    return Exported(program, inputs, outputs, in_spec, out_spec, changed, notice)
 
 
 class BuffersChange(Exception):
@@ -334,7 +360,9 @@ def _as_examples(signature, arguments, named, count, wanted):
     except TypeError as e:
         raise argument(f"the call does not fit the module's forward: {e}") from None
     parameters = signature.parameters
-    if any(parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for name in given):
+    if any(
+        parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for name in given
+    ):
         return arguments, named
     positions = [n for n, p in parameters.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY][:count]
     values = {n: p.default for n, p in parameters.items() if p.default is not inspect.Parameter.empty} | given
