@@ -28,6 +28,8 @@ scale       what a unit of work costs beside the work, on processes and on Dask,
 serve       models by REST and gRPC, and remote devices, beside the session in the process, at 1, 8 and 50 clients
 report      the page of a report in Chromium: its size, the time until it can be used, the time of a frame
 apps        programs that people install, unchanged, in float and in int8: answers, cycles, seconds (examples/apps)
+torch       architectures of torchvision, timm and transformers: exported, quantised, compiled, beside ONNX Runtime on
+            the exported files (needs requirements-torch.txt; docs/torch_architectures.md)
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
@@ -168,6 +170,10 @@ def known_names(benchmark):
         import cpu
 
         return cpu.known()
+    if benchmark == "torch":
+        import torch_models
+
+        return list(torch_models.ARCHITECTURES)
     if benchmark == "apps":
         import apps
 
@@ -228,6 +234,7 @@ def main():
             "decoding",
             "serve",
             "apps",
+            "torch",
         ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
@@ -311,6 +318,10 @@ def main():
         import apps
 
         result = apps.bench(options.networks, options.config, build)
+    elif options.name == "torch":
+        import architectures
+
+        result = architectures.bench(options.networks, options.config, build)
     elif options.name == "cpu":
         import cpu
 

@@ -111,15 +111,22 @@ std::string file_content(const std::string& path) {
   return std::move(content).str();
 }
 
-KeptPrograms::KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options)
+KeptPrograms::KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options,
+                           const onnx::ExternalData* external)
     : model_(std::move(model)), is_path_(is_path), files_(open(options)) {
   if (!files_) return;
   const std::string bytes = is_path_ ? file_content(model_) : std::string();
   const std::string& whole = is_path_ ? bytes : model_;
   // Tensors that lie in other files say where: the key "location" of their entries.
-  const bool external = whole.find("location") != std::string::npos;
+  const bool outside = whole.find("location") != std::string::npos;
   try {
-    if (!external) {
+    if (external != nullptr) {
+      content_ = cpu::FileCache::key({whole});
+      for (const auto& [location, bytes] : *external) {
+        const std::string_view content(reinterpret_cast<const char*>(bytes.data), bytes.size);
+        content_ = cpu::FileCache::key({content_, location, content});
+      }
+    } else if (!outside) {
       content_ = cpu::FileCache::key({whole});
     } else if (is_path_) {
       content_ = cpu::FileCache::key({compiler::self_contained(model_)});

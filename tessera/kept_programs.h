@@ -35,7 +35,9 @@ class KeptPrograms {
  public:
   /// `model`: a path, or the bytes of an ONNX file. `options.cache` names the folder; nothing is kept for options under
   /// which somebody looks on, with a graph of one's own, or in a process that has loaded plugins.
-  KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options);
+  /// `external`: external data in memory of a model that is given as bytes, or nullptr.
+  KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options,
+               const onnx::ExternalData* external = nullptr);
 
   /// Whether programs are kept.
   bool keeps() const { return files_.has_value(); }

@@ -156,6 +156,20 @@ std::function<void(bool, uint64_t)> observer_of(const py::object& function) {
   };
 }
 
+/// Contiguous arrays as external data that shares their memory and holds them.
+std::shared_ptr<const onnx::ExternalData> external_data(const std::map<std::string, py::object>& arrays) {
+  if (arrays.empty()) return nullptr;
+  auto found = std::make_shared<onnx::ExternalData>();
+  for (const auto& [location, array] : arrays) {
+    const std::shared_ptr<ops::ArrayBytes> bytes(new ops::ArrayBytes(array), [](ops::ArrayBytes* held) {
+      const py::gil_scoped_acquire lock;
+      delete held;
+    });
+    (*found)[location] = {bytes, static_cast<const std::byte*>(bytes->data()), bytes->size()};
+  }
+  return found;
+}
+
 Bound to_bound(const py::object& value) {
   if (py::isinstance<DeviceTensor>(value)) return value.cast<DeviceTensor>();
   return ops::value_from_python(value);
@@ -229,8 +243,10 @@ PYBIND11_MODULE(_tessera, m) {
                        const std::map<std::string, std::string>& device_options, const std::string& schedules,
                        bool check_races, std::optional<uint64_t> poison, std::optional<uint64_t> base_address,
                        const std::map<std::string, std::string>& compile_options, bool profile,
-                       const std::optional<std::string>& trusted_keys, const py::object& progress) {
+                       const std::optional<std::string>& trusted_keys, const py::object& progress,
+                       const std::map<std::string, py::object>& external) {
              SessionOptions options;
+             options.import.external = external_data(external);
              options.progress = observer_of(progress);
              options.device = device;
              options.config = config;
@@ -254,7 +270,8 @@ PYBIND11_MODULE(_tessera, m) {
            }),
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
            py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"),
-           py::arg("compile_options"), py::arg("profile"), py::arg("trusted_keys"), py::arg("progress"))
+           py::arg("compile_options"), py::arg("profile"), py::arg("trusted_keys"), py::arg("progress"),
+           py::arg("external"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("overridable", [](const Session& s) { return to_python(s.overridable()); })

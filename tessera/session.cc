@@ -158,7 +158,7 @@ struct Session::State {
       const compiler::Model model = import({});
       inputs = model.inputs(), outputs = model.outputs(), overridable = model.overridable(), pasts = model.pasts();
     } else {
-      programs.emplace(path.empty() ? bytes : path, from_file, options.compile);
+      programs.emplace(path.empty() ? bytes : path, from_file, options.compile, options.import.external.get());
       Interface found = programs->interface(options.import);
       inputs = std::move(found.inputs), outputs = std::move(found.outputs);
       overridable = std::move(found.overridable), pasts = std::move(found.pasts);

@@ -121,8 +121,8 @@ def main():
         )
     groups = [
         [
-            *("tests/system", "tests/cpu", "tests/import", "tests/conformance", "tests/oracle", "tests/litert"),
-            *("tests/fuzz", "ops/tests"),
+            *(f"tests/{name}" for name in ("system", "cpu", "import", "conformance", "oracle", "litert", "fuzz", "torch")),
+            "ops/tests",
         ],
         ["isa/tests", "tests/new_instruction", "tests/tests"],
     ]

@@ -959,7 +959,9 @@ mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, c
 
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes,
                                                     const ImportOptions& options) {
-  return import_model(context, parse_model(bytes, options.directory, options.litert_reference), options);
+  ModelFile file = parse_model(bytes, options.directory, options.litert_reference);
+  file.folders.memory = options.external;
+  return import_model(context, std::move(file), options);
 }
 
 void parse_shape_option(std::string_view text, ImportOptions& options) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/onnx/external_data.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -32,6 +33,8 @@ struct ImportOptions {
   std::string directory;
   /// A LiteRT model means what its reference kernels give, instead of XNNPACK's.
   bool litert_reference = false;
+  /// External data in memory; a location that is here is looked for in no folder. nullptr: none.
+  std::shared_ptr<const ExternalData> external;
 };
 
 /// Attribute of @main: the initializers that ImportOptions::overrides may name and does not, each as a dictionary with

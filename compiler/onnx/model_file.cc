@@ -99,6 +99,21 @@ ModelFile load_model(const std::string& path, std::string* content, bool litert_
   }
 }
 
+std::optional<ExternalBytes> external_in_memory(const DataFolders& folders, const std::string& location, int64_t offset,
+                                                int64_t length, const std::string& what) {
+  if (!folders.memory) return std::nullopt;
+  const auto found = folders.memory->find(location);
+  if (found == folders.memory->end()) return std::nullopt;
+  const auto size = static_cast<int64_t>(found->second.size);
+  if (offset < 0 || offset > size || length > size - offset) {
+    throw Error(ErrorCode::kInvalidModel, what + ": external data '" + location + "' has " + std::to_string(size) +
+                                              " bytes in memory, too few for " + std::to_string(length) +
+                                              " at offset " + std::to_string(offset));
+  }
+  const int64_t taken = length < 0 ? size - offset : length;
+  return ExternalBytes{found->second.owner, found->second.data + offset, static_cast<size_t>(taken)};
+}
+
 std::vector<std::byte> read_external(const DataFolders& folders, const std::string& location, int64_t offset,
                                      int64_t length, const std::string& what) {
   auto fail = [&](const std::string& cause) {

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "compiler/onnx/external_data.h"
 #include "compiler/onnx_schema/tessera_onnx.pb.h"
 
 namespace tessera::onnx {
@@ -17,6 +19,7 @@ namespace tessera::onnx {
 /// symbolic link was opened (a cache of downloads links model and data to files elsewhere). "": none.
 struct DataFolders {
   std::string opened, resolved;
+  std::shared_ptr<const ExternalData> memory;  // data that is there already, by location; nullptr: none
 };
 
 struct ModelFile {
@@ -39,5 +42,8 @@ std::string metadata_of(std::string_view bytes, const std::string& key);
 /// kInvalidModel naming `what`.
 std::vector<std::byte> read_external(const DataFolders& folders, const std::string& location, int64_t offset,
                                      int64_t length, const std::string& what);
+/// The same of data in memory, which is shared; nothing where the location is not in memory. Errors: kInvalidModel.
+std::optional<ExternalBytes> external_in_memory(const DataFolders& folders, const std::string& location, int64_t offset,
+                                                int64_t length, const std::string& what);
 
 }  // namespace tessera::onnx

@@ -182,8 +182,8 @@ int64_t parse_number(const std::string& text, const std::string& key, const std:
   fail(what, "external data " + key + " '" + text + "' is no number");
 }
 
-std::vector<std::byte> external_bytes(const TensorProto& proto, DType dtype, const ops::Shape& shape,
-                                      const DataFolders& folders, const std::string& what) {
+ExternalBytes external_bytes(const TensorProto& proto, DType dtype, const ops::Shape& shape, const DataFolders& folders,
+                             const std::string& what) {
   std::string location;
   int64_t offset = 0, length = -1;
   for (const auto& entry : proto.external_data()) {
@@ -197,14 +197,15 @@ std::vector<std::byte> external_bytes(const TensorProto& proto, DType dtype, con
     fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " +
                    std::to_string(needed) + " bytes, but external data gives " + std::to_string(length));
   }
-  return read_external(folders, location, offset, needed, what);
+  if (auto in_memory = external_in_memory(folders, location, offset, needed, what)) return *in_memory;
+  auto bytes = std::make_shared<std::vector<std::byte>>(read_external(folders, location, offset, needed, what));
+  return {bytes, bytes->data(), bytes->size()};
 }
 
 ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shape& shape, const DataFolders& folders,
                           const std::string& what) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(external_bytes(proto, dtype, shape, folders, what));
-  const std::byte* data = bytes->data();
-  return from_packed(dtype, shape, bytes, data, bytes->size(), what);
+  const ExternalBytes bytes = external_bytes(proto, dtype, shape, folders, what);
+  return from_packed(dtype, shape, bytes.owner, bytes.data, bytes.size, what);
 }
 
 }  // namespace
@@ -246,9 +247,8 @@ ops::Tensor decode_tensor(TensorProto& proto, const DataFolders& folders, const 
 bool embed(TensorProto& proto, const DataFolders& folders, const std::string& what) {
   if (proto.data_location() != TensorProto::EXTERNAL) return false;
   const DType dtype = to_dtype(proto.data_type(), what);
-  const std::vector<std::byte> bytes =
-      external_bytes(proto, dtype, decode_dims(proto.dims(), dtype, what), folders, what);
-  proto.set_raw_data(bytes.data(), bytes.size());
+  const ExternalBytes bytes = external_bytes(proto, dtype, decode_dims(proto.dims(), dtype, what), folders, what);
+  proto.set_raw_data(bytes.data, bytes.size);
   proto.clear_external_data();
   proto.clear_data_location();
   return true;

@@ -97,6 +97,7 @@ onnx::ImportOptions to_import(const ImportOptions& options) {
   out.list_overridable = true;
   out.directory = options.directory;
   out.litert_reference = options.litert_kernels == "reference";
+  out.external = options.external;
   return out;
 }
 

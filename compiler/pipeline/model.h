@@ -15,12 +15,16 @@
 #include "compiler/nn/listing.h"
 #include "compiler/npu/bound.h"
 #include "compiler/npu/graph.h"
+#include "compiler/onnx/external_data.h"
 #include "compiler/pipeline/options.h"
 #include "isa/config.h"
 #include "isa/program/artifact.h"
 #include "ops/operator.h"
 
 namespace tessera::compiler {
+
+using ExternalBytes = onnx::ExternalBytes;
+using ExternalData = onnx::ExternalData;
 
 /// An input or an output of a model; -1 in `shape` is a dynamic dimension, named in `dim_names` where the model names
 /// it.
@@ -36,12 +40,13 @@ struct Port {
 };
 
 struct ImportOptions {
-  std::map<std::string, ops::Shape> shapes;    // of inputs by name: fixes dynamic dimensions
-  std::map<std::string, int64_t> dims;         // of symbolic dimensions by name
-  static constexpr int64_t kOpen = INT64_MIN;  // in a shape: as the model has it
-  std::set<std::string> overrides;             // initializers, of Model::overridable(), that become inputs
-  std::string directory;                       // of external data when the model is given as bytes
-  std::string litert_kernels = "xnnpack";      // as CompileOptions::litert_kernels
+  std::map<std::string, ops::Shape> shapes;      // of inputs by name: fixes dynamic dimensions
+  std::map<std::string, int64_t> dims;           // of symbolic dimensions by name
+  static constexpr int64_t kOpen = INT64_MIN;    // in a shape: as the model has it
+  std::set<std::string> overrides;               // initializers, of Model::overridable(), that become inputs
+  std::string directory;                         // of external data when the model is given as bytes
+  std::shared_ptr<const ExternalData> external;  // or that data itself, by location
+  std::string litert_kernels = "xnnpack";        // as CompileOptions::litert_kernels
 };
 
 /// The bytes of an ONNX file with its external data inside, as from_bytes() takes them anywhere. Errors: as from_file;

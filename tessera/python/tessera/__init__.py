@@ -146,6 +146,9 @@ class Session:
     progress: a function of (waiting, instructions), called now and then while a program runs: whether it waits for its
     turn on a device that others use, and how many instructions it has executed.
 
+    external: {location: contiguous array} of external data of a model that is given as bytes. The memory is shared, and
+    must not change while the session lives.
+
     Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
     tessera.compile_options() returns them. dram_latency and dram_bandwidth hold for devices with time, too.
     """
@@ -166,6 +169,7 @@ class Session:
         profile=True,
         trusted_keys=None,
         progress=None,
+        external=None,
         **options,
     ):
         options = {name: value for name, value in options.items() if value is not None}
@@ -196,6 +200,7 @@ class Session:
             profile,
             None if trusted_keys is None else os.fspath(trusted_keys),
             progress,
+            dict(external or {}),
         )
 
     def run(self, output_names, input_feed, run_options=None):

@@ -67,6 +67,7 @@ class Session:
         profile: bool = ...,
         trusted_keys: str | os.PathLike[str] | None = ...,
         progress: Callable[[bool, int], object] | None = ...,
+        external: Mapping[str, ArrayLike] | None = ...,
         **options: Any,
     ) -> None: ...
     def run(

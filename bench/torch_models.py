@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The architectures of `./dev bench torch`: torchvision, timm and transformers, in small configurations with seeded
+random weights. No file of weights is read. Each entry of ARCHITECTURES is a function that gives a module in evaluation
+mode and what it is called with, as positional and as named arguments."""
+
+import functools
+
+SEED = 1
+
+
+def _image(size, channels=3):
+    import torch
+
+    return torch.rand(1, channels, size, size, generator=torch.Generator().manual_seed(SEED))
+
+
+def _ids(length, vocabulary, batch=1):
+    import torch
+
+    return torch.randint(1, vocabulary, (batch, length), generator=torch.Generator().manual_seed(SEED))
+
+
+def _torchvision(name, size, **options):
+    import torchvision
+
+    where = torchvision.models
+    for part in name.split(".")[:-1]:
+        where = getattr(where, part)
+    make = getattr(where, name.split(".")[-1])
+    pretrained = {"weights": None, **({"weights_backbone": None} if name.count(".") else {})}
+    return make(**pretrained, **options), (_image(size),), {}
+
+
+def _detector(name, size):
+    model, (image,), named = _torchvision(f"detection.{name}", size, num_classes=5)
+    model.transform.min_size, model.transform.max_size = (size,), size
+    return model, ([image[0]],), named
+
+
+def _timm(name, size, **options):
+    import timm
+
+    return timm.create_model(name, pretrained=False, **options), (_image(size),), {}
+
+
+def _hugging(configuration, model, inputs, **options):
+    import transformers
+
+    module = getattr(transformers, model)(getattr(transformers, configuration)(**options))
+    if hasattr(module.config, "use_cache"):
+        module.config.use_cache = False
+    return module, (), inputs()
+
+
+SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+WORDS = 200
+
+
+def _tokens(length=16, **more):
+    import torch
+
+    ids = _ids(length, WORDS)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **{name: make() for name, make in more.items()}}
+
+
+def _plain_tokens(length=16):
+    return {"input_ids": _ids(length, WORDS)}
+
+
+def _pixels(size=32, **more):
+    return {"pixel_values": _image(size), **more}
+
+
+def _encoder(configuration, model, inputs=_tokens, **options):
+    return _hugging(configuration, model, inputs, **{"vocab_size": WORDS, **SMALL, **options})
+
+
+def _decoder(configuration, model, inputs=_plain_tokens, **options):
+    return _hugging(configuration, model, inputs, **{"vocab_size": WORDS, **SMALL, **options})
+
+
+def _text_to_text(configuration, model, **options):
+    def inputs():
+        return {"input_ids": _ids(12, WORDS), "decoder_input_ids": _ids(6, WORDS)}
+
+    return _hugging(configuration, model, inputs, vocab_size=WORDS, **options)
+
+
+def _whisper():
+    import torch
+
+    def inputs():
+        generator = torch.Generator().manual_seed(SEED)
+        return {"input_features": torch.rand(1, 16, 60, generator=generator), "decoder_input_ids": _ids(6, WORDS)}
+
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    return _hugging(
+        "WhisperConfig", "WhisperForConditionalGeneration", inputs, vocab_size=WORDS, num_mel_bins=16, d_model=64,
+        encoder_ffn_dim=128, decoder_ffn_dim=128, max_source_positions=30, max_target_positions=20, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, **sizes,
+    )  # fmt: skip
+
+
+def _speech(configuration, model, **options):
+    import torch
+
+    def inputs():
+        return {"input_values": torch.rand(1, 4000, generator=torch.Generator().manual_seed(SEED)) - 0.5}
+
+    return _hugging(
+        configuration, model, inputs, vocab_size=40, **SMALL, conv_dim=(32, 32, 32), conv_stride=(5, 4, 4),
+        conv_kernel=(10, 8, 4), num_feat_extract_layers=3, num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=4, **options,
+    )  # fmt: skip
+
+
+def _clip(configuration="CLIPConfig", model="CLIPModel"):
+    text = {**SMALL, "vocab_size": WORDS, "max_position_embeddings": 32, "projection_dim": 32}
+    if configuration == "CLIPConfig":
+        text.update(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    vision = {**SMALL, "image_size": 32, "patch_size": 8, "projection_dim": 32}
+    more = {"projection_dim": 32} if configuration == "CLIPConfig" else {}
+    return _hugging(
+        configuration, model, lambda: {**_tokens(12), **_pixels(32)}, text_config=text, vision_config=vision, **more
+    )
+
+
+def _vision(configuration, model, size=32, **options):
+    return _hugging(configuration, model, lambda: _pixels(size), **options)
+
+
+ARCHITECTURES = {
+    # torchvision: classification
+    "torchvision/resnet18": functools.partial(_torchvision, "resnet18", 64),
+    "torchvision/densenet121": functools.partial(_torchvision, "densenet121", 64),
+    "torchvision/squeezenet1_1": functools.partial(_torchvision, "squeezenet1_1", 64),
+    "torchvision/googlenet": functools.partial(_torchvision, "googlenet", 96, init_weights=True, aux_logits=False),
+    "torchvision/inception_v3": functools.partial(_torchvision, "inception_v3", 96, init_weights=True),
+    "torchvision/mobilenet_v2": functools.partial(_torchvision, "mobilenet_v2", 64),
+    "torchvision/mobilenet_v3_small": functools.partial(_torchvision, "mobilenet_v3_small", 64),
+    "torchvision/mnasnet0_5": functools.partial(_torchvision, "mnasnet0_5", 64),
+    "torchvision/shufflenet_v2_x0_5": functools.partial(_torchvision, "shufflenet_v2_x0_5", 64),
+    "torchvision/efficientnet_b0": functools.partial(_torchvision, "efficientnet_b0", 64),
+    "torchvision/regnet_y_400mf": functools.partial(_torchvision, "regnet_y_400mf", 64),
+    "torchvision/convnext_tiny": functools.partial(_torchvision, "convnext_tiny", 64),
+    "torchvision/swin_t": functools.partial(_torchvision, "swin_t", 64),
+    # torchvision: segmentation, detection, video, optical flow
+    "torchvision/lraspp_mobilenet_v3_large": functools.partial(_torchvision, "segmentation.lraspp_mobilenet_v3_large", 96),
+    "torchvision/deeplabv3_mobilenet_v3_large": functools.partial(_torchvision, "segmentation.deeplabv3_mobilenet_v3_large", 96),
+    "torchvision/ssdlite320_mobilenet_v3_large": functools.partial(_detector, "ssdlite320_mobilenet_v3_large", 320),
+    "torchvision/fcos_resnet50_fpn": functools.partial(_detector, "fcos_resnet50_fpn", 128),
+    "torchvision/fasterrcnn_mobilenet_v3_large_320_fpn": functools.partial(_detector, "fasterrcnn_mobilenet_v3_large_320_fpn", 128),
+    # timm
+    "timm/mobilenetv4_conv_small": functools.partial(_timm, "mobilenetv4_conv_small", 64),
+    "timm/mobilenetv4_hybrid_medium": functools.partial(_timm, "mobilenetv4_hybrid_medium", 64),
+    "timm/efficientnet_lite0": functools.partial(_timm, "efficientnet_lite0", 64),
+    "timm/tf_efficientnetv2_b0": functools.partial(_timm, "tf_efficientnetv2_b0", 64),
+    "timm/ghostnet_100": functools.partial(_timm, "ghostnet_100", 64),
+    "timm/repvgg_a0": functools.partial(_timm, "repvgg_a0", 64),
+    "timm/rexnet_100": functools.partial(_timm, "rexnet_100", 64),
+    "timm/regnetx_002": functools.partial(_timm, "regnetx_002", 64),
+    "timm/hrnet_w18_small": functools.partial(_timm, "hrnet_w18_small", 64),
+    "timm/dla34": functools.partial(_timm, "dla34", 64),
+    "timm/convnextv2_atto": functools.partial(_timm, "convnextv2_atto", 64),
+    "timm/fastvit_t8": functools.partial(_timm, "fastvit_t8", 64),
+    "timm/mobileone_s0": functools.partial(_timm, "mobileone_s0", 64),
+    "timm/mobilevit_xxs": functools.partial(_timm, "mobilevit_xxs", 64),
+    "timm/efficientformerv2_s0": functools.partial(_timm, "efficientformerv2_s0", 224),
+    "timm/levit_128s": functools.partial(_timm, "levit_128s", 224),
+    "timm/deit_tiny_patch16_224": functools.partial(_timm, "deit_tiny_patch16_224", 64, img_size=64),
+    "timm/swin_tiny_patch4_window7_224": functools.partial(_timm, "swin_tiny_patch4_window7_224", 112, img_size=112),
+    "timm/poolformer_s12": functools.partial(_timm, "poolformer_s12", 64),
+    "timm/eva02_tiny_patch14_224": functools.partial(_timm, "eva02_tiny_patch14_224", 56, img_size=56),
+    "timm/pvt_v2_b0": functools.partial(_timm, "pvt_v2_b0", 64),
+    "timm/resnest14d": functools.partial(_timm, "resnest14d", 64),
+    # transformers: encoders
+    "transformers/bert": functools.partial(_encoder, "BertConfig", "BertForSequenceClassification"),
+    "transformers/distilbert": functools.partial(
+        _hugging, "DistilBertConfig", "DistilBertForQuestionAnswering", _tokens, vocab_size=WORDS, dim=64, n_layers=2,
+        n_heads=4, hidden_dim=128,
+    ),
+    "transformers/roberta": functools.partial(_encoder, "RobertaConfig", "RobertaForMaskedLM"),
+    "transformers/albert": functools.partial(_encoder, "AlbertConfig", "AlbertModel", embedding_size=32),
+    "transformers/electra": functools.partial(_encoder, "ElectraConfig", "ElectraModel", embedding_size=32),
+    "transformers/mobilebert": functools.partial(
+        _encoder, "MobileBertConfig", "MobileBertModel", intra_bottleneck_size=32, embedding_size=32,
+        true_hidden_size=32,
+    ),
+    "transformers/deberta_v2": functools.partial(
+        _encoder, "DebertaV2Config", "DebertaV2Model", relative_attention=True, pos_att_type=["p2c", "c2p"],
+        max_position_embeddings=32,
+    ),
+    "transformers/modernbert": functools.partial(_encoder, "ModernBertConfig", "ModernBertModel", pad_token_id=0, bos_token_id=1,
+        eos_token_id=2, cls_token_id=1, sep_token_id=2),
+    "transformers/xlnet": functools.partial(
+        _hugging, "XLNetConfig", "XLNetModel", _tokens, vocab_size=WORDS, d_model=64, n_layer=2, n_head=4, d_inner=128
+    ),
+    # transformers: decoders
+    "transformers/gpt2": functools.partial(_hugging, "GPT2Config", "GPT2LMHeadModel", _plain_tokens, vocab_size=WORDS, n_embd=64,
+        n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2),
+    "transformers/opt": functools.partial(_hugging, "OPTConfig", "OPTForCausalLM", _plain_tokens, vocab_size=WORDS, hidden_size=64,
+        num_hidden_layers=2, num_attention_heads=4, ffn_dim=128, word_embed_proj_dim=64, max_position_embeddings=64),
+    "transformers/gpt_neox": functools.partial(_decoder, "GPTNeoXConfig", "GPTNeoXForCausalLM", bos_token_id=1, eos_token_id=2),
+    "transformers/llama": functools.partial(_decoder, "LlamaConfig", "LlamaForCausalLM", num_key_value_heads=2),
+    "transformers/qwen2": functools.partial(_decoder, "Qwen2Config", "Qwen2ForCausalLM", num_key_value_heads=2),
+    "transformers/gemma": functools.partial(_decoder, "GemmaConfig", "GemmaForCausalLM", num_key_value_heads=2, head_dim=16),
+    "transformers/phi": functools.partial(_decoder, "PhiConfig", "PhiForCausalLM"),
+    "transformers/bloom": functools.partial(_hugging, "BloomConfig", "BloomForCausalLM", _plain_tokens, vocab_size=WORDS,
+        hidden_size=64, n_layer=2, n_head=4),
+    "transformers/mamba": functools.partial(_hugging, "MambaConfig", "MambaForCausalLM", functools.partial(_plain_tokens, 8),
+        vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, state_size=8),
+    "transformers/mixtral": functools.partial(_decoder, "MixtralConfig", "MixtralForCausalLM", num_key_value_heads=2,
+        num_local_experts=4),
+    # transformers: text to text, speech, vision, both
+    "transformers/t5": functools.partial(_text_to_text, "T5Config", "T5ForConditionalGeneration", d_model=64, d_kv=16, d_ff=128,
+        num_layers=2, num_heads=4, decoder_start_token_id=0),
+    "transformers/bart": functools.partial(_text_to_text, "BartConfig", "BartForConditionalGeneration", d_model=64, encoder_layers=2,
+        decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128,
+        decoder_ffn_dim=128, max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        decoder_start_token_id=1, forced_eos_token_id=2),
+    "transformers/whisper": _whisper,
+    "transformers/wav2vec2": functools.partial(_speech, "Wav2Vec2Config", "Wav2Vec2ForCTC"),
+    "transformers/hubert": functools.partial(_speech, "HubertConfig", "HubertModel"),
+    "transformers/clip": _clip,
+    "transformers/siglip": functools.partial(_clip, "SiglipConfig", "SiglipModel"),
+    "transformers/vit": functools.partial(_vision, "ViTConfig", "ViTForImageClassification", **SMALL, image_size=32, patch_size=8),
+    "transformers/dinov2": functools.partial(_vision, "Dinov2Config", "Dinov2Model", hidden_size=64, num_hidden_layers=2,
+        num_attention_heads=4, image_size=32, patch_size=8),
+    "transformers/segformer": functools.partial(_vision, "SegformerConfig", "SegformerForSemanticSegmentation", 64,
+        hidden_sizes=[16, 32, 64, 64], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 4, 4], decoder_hidden_size=32),
+    "transformers/mobilevit": functools.partial(_vision, "MobileViTConfig", "MobileViTForImageClassification", 64,
+        hidden_sizes=[48, 64, 80], neck_hidden_sizes=[8, 16, 24, 32, 48, 64, 128], image_size=64),
+    "transformers/swin": functools.partial(_vision, "SwinConfig", "SwinModel", 32, image_size=32, patch_size=2, embed_dim=16,
+        depths=[1, 2], num_heads=[2, 4], window_size=4),
+    "transformers/yolos": functools.partial(_vision, "YolosConfig", "YolosForObjectDetection", 32, **SMALL, image_size=[32, 32],
+        patch_size=8, num_detection_tokens=10),
+    "transformers/detr": functools.partial(_vision, "DetrConfig", "DetrForObjectDetection", 64, use_timm_backbone=False,
+        d_model=32, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=64, decoder_ffn_dim=64,
+        encoder_attention_heads=2, decoder_attention_heads=2, num_queries=10),
+}  # fmt: skip
+
+
+def make(name):
+    """(module in evaluation mode, positional arguments, named arguments)."""
+    import torch
+
+    torch.manual_seed(SEED)
+    module, arguments, named = ARCHITECTURES[name]()
+    return module.eval(), arguments, named
+
+
+def samples(feeds, count):
+    """Random inputs in the form of the given ones, for calibration: the first are those themselves. Whole numbers stay
+    as they are, since token ids and masks have a meaning."""
+    import numpy as np
+
+    rng = np.random.default_rng(SEED)
+    draw = lambda value: rng.uniform(value.min(), value.max(), value.shape).astype(value.dtype)
+    more = [
+        {name: draw(value) if value.dtype.kind == "f" else value for name, value in feeds.items()}
+        for _ in range(count - 1)
+    ]
+    return [feeds, *more]
