@@ -58,16 +58,24 @@ def sounds(count):
         yield {"sound": (tones * loud).astype(np.float32).reshape(1, 1, 1, RATE)}
 
 
-def test_a_spectrum_stays_float_in_front_of_its_logarithm():
+def test_a_spectrum_stays_out_of_8_bits_in_front_of_its_logarithm():
+    feeds = list(sounds(12))
+    with pytest.warns(UserWarning, match="are computed in 16 bits: in int8 the outputs would be .* dB from the float"):
+        made = tessera.quantize(spectrum(), feeds, engine="onnxruntime", report=True)
+    kept = [row for row in made.report["layers"] if row["kind"] == "product" and not row["int8"]]
+    assert kept and all(row["bits"] == 16 for row in kept) and made.macs_npu_share == 1
+    everything = tessera.quantize(spectrum(), feeds, engine="onnxruntime", report=True, least_snr=0, sixteen=0)
+    assert everything.macs_npu_share == 1
+    assert made.report["output_snr_db"] > everything.report["output_snr_db"] + 6
+
+
+def test_without_16_bits_a_spectrum_stays_float():
     feeds = list(sounds(12))
     with pytest.warns(UserWarning, match="stay float: in int8 the outputs would be .* dB from the float ones"):
-        made = tessera.quantize(spectrum(), feeds, engine="onnxruntime", report=True)
+        made = tessera.quantize(spectrum(), feeds, engine="onnxruntime", report=True, sixteen=0)
     kept = [row for row in made.report["layers"] if row["kind"] == "product" and not row["int8"]]
     assert 1 <= len(kept) <= 2 and all(row["why_float"].startswith("kept float") for row in kept)
     assert 0.5 < made.macs_npu_share < 1
-    everything = tessera.quantize(spectrum(), feeds, engine="onnxruntime", report=True, least_snr=0)
-    assert everything.macs_npu_share == 1
-    assert made.report["output_snr_db"] > everything.report["output_snr_db"] + 6
 
 
 def test_random_data_keep_nothing_float():

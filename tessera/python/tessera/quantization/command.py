@@ -48,6 +48,13 @@ def parser():
         help="keep layers that decide in float where outputs are farther from float; "
         f"default {LEAST_DECIBELS:.0f}, with --bytes none",
     )
+    add(
+        "--sixteen",
+        type=float,
+        metavar="SHARE",
+        help="at most this share of the products is computed in 16 bits where outputs are not near float's; default "
+        "0.1, more in small networks; 0: none",
+    )
     add("--labels", metavar="FILE", help="a label for each sample: .npy, .npz or text; accuracy is then measured")
     add("--test", metavar="DATA", help="data that accuracy is measured on; default the calibration data")
     add(
@@ -82,7 +89,7 @@ def table(report):
             [
                 name,
                 row["op"] if len(row["op"]) <= LONGEST else row["op"][: LONGEST - 3] + "...",
-                "int8" if row["int8"] else "float",
+                "16 bits" if row["bits"] == 16 else "int8" if row["int8"] else "float",
                 number(row["snr_db"]),
                 "-" if row["scale"] is None else f"{row['scale']:.5g}",
                 "-" if row["clipped"] is None else f"{100 * row['clipped']:.3f}",
@@ -162,6 +169,7 @@ def run(arguments):
         accurate_bias=not arguments.fast_bias,
         keep_float=arguments.keep_float,
         least_snr=arguments.least_snr,
+        sixteen=arguments.sixteen,
         labels=arguments.labels,
         test=arguments.test,
         max_drop=arguments.max_drop,

@@ -412,6 +412,11 @@ def from_python(source, ports, samples):
     return Data(lambda: (feed_of(sample, k) for k, sample in enumerate(again())), "the caller's data", size=size)
 
 
+def take(data, count):
+    """The first samples of the data, `count` at most, as a list."""
+    return list(data.limited(count if data.limit is None else min(count, data.limit)))
+
+
 def open_data(source, ports, *, preprocess="", seed=0, samples=300):
     """Data of whatever `source` is, checked on its first sample. See the module's text."""
     if source is None:

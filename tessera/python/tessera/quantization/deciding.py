@@ -6,7 +6,8 @@ whose logarithm follows. The float model's own outputs on the calibration data a
 Noise is 1 over the signal to noise ratio. What layers add to it is nearly a sum, and layers that lose much stand
 together: so a run of neighbouring products is looked for, the shortest one that takes most of the noise away when it
 stays float. Its end is found by halving, then its start. That is repeated until the noise is small enough. Noise that
-all layers make alike has no such run, and nothing is kept float for it: it would be most of the network."""
+all layers make alike has no such run, and nothing is kept float for it: it would be most of the network. There `Finer`
+looks for what to compute in 16 bits."""
 
 import dataclasses
 import math
@@ -18,6 +19,8 @@ PART = 0.4  # of the noise that is left by one run of layers
 GAIN_DECIBELS = 3.0  # for which anything is kept float at all
 PRICE_DECIBELS = 30.0  # that all multiply-accumulates have to bring, and a share of them in proportion
 USELESS_DECIBELS = 6.0  # of outputs that are worth any work
+NEARLY = 1.2  # times the noise
+MOST = 0.8  # of what may be computed in finer steps
 
 
 @dataclasses.dataclass
@@ -81,3 +84,44 @@ class Search:
         if after < before + GAIN_DECIBELS:
             return None
         return Kept([name for name in self.names if name in kept], before, after)
+
+
+@dataclasses.dataclass
+class Alone:
+    """What a product loses by itself, with operands that are exact."""
+
+    name: str
+    noise: float  # of its result, over the result's variance
+    cost: float  # multiply-accumulates of one sample
+
+
+class Finer:
+    """Which products to compute in finer steps, where all lose a little. products: Alones, in order. distance: a
+    function of a set of names to the signal to noise ratio of the outputs in dB with these products float.
+
+    What a product loses by itself, over its cost, gives an order. Of the sets that begin it, the smallest one is taken
+    that brings the outputs as near as is wanted, or nearly as near as all of them do."""
+
+    def __init__(self, products, distance):
+        self.products = products
+        self.noise = lambda some: 10 ** (-distance({product.name for product in some}) / 10)
+
+    def choose(self, wanted, budget):
+        """(names in order, ratio) of the set, which costs `budget` at most."""
+        order, spent = [], 0
+        for product in sorted(self.products, key=lambda p: -p.noise / max(p.cost, 1e-30)):
+            if spent + product.cost <= budget:
+                order.append(product)
+                spent += product.cost
+        if not order:
+            return [], -math.inf
+        low, high, reached = 0, len(order), self.noise(order)
+        goal = max(10 ** (-wanted / 10), NEARLY * reached)
+        while high - low > 1:
+            middle = (low + high) // 2
+            noise = self.noise(order[:middle])
+            low, high, reached = (low, middle, noise) if noise <= goal else (middle, high, reached)
+        if sum(product.cost for product in order[:high]) >= MOST * spent:  # the rest costs little
+            high, reached = len(order), self.noise(order)
+        chosen = {product.name for product in order[:high]}
+        return [p.name for p in self.products if p.name in chosen], Search.ratio(reached)

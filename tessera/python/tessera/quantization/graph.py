@@ -29,6 +29,25 @@ def is_onnx(node, *types):
     return node.domain in ("", "ai.onnx") and node.op_type in types
 
 
+def channel_axis(node, rank):
+    """The axis of a product's constant that counts its results; None for one scale."""
+    if is_onnx(node, "Conv"):
+        return 0
+    if is_onnx(node, "Gemm"):
+        return 0 if attribute(node, "transB", 0) else 1
+    if is_onnx(node, "MatMul"):
+        return 1 if rank == 2 else None  # ONNX Runtime's QLinearMatMul takes a vector of scales for matrices alone
+    return None
+
+
+def along(values, axis, rank):
+    if axis is None or np.ndim(values) == 0:
+        return values
+    shape = [1] * rank
+    shape[axis] = -1
+    return np.reshape(values, shape)
+
+
 def bodies(node):
     """The graphs inside an If, Loop or Scan."""
     return [body for entry in node.attribute for body in ([entry.g] if entry.HasField("g") else entry.graphs)]

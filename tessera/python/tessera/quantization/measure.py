@@ -5,6 +5,7 @@ NPU's equal (docs/numerics.md), so an accuracy measured here is the NPU's.
 Distances are signal to noise ratios in dB: 10 log10(sum of float^2 / sum of (float - int8)^2)."""
 
 import copy
+import dataclasses
 import math
 import os
 import re
@@ -262,12 +263,63 @@ def float_outputs(model, feeds):
     return outputs
 
 
-def output_distance(quantised, feeds, reference):
-    """SNR of all outputs together: noise of each output is weighed by its own signal."""
-    return output_distances(quantised, feeds, reference)[0]
+OPEN = 12.0  # what a Sigmoid read counts from -OPEN to OPEN: float32 tells hardly more apart
+SIGNAL = 2.0  # that its differences are compared with: a share of 0.88
+SCORES = 16  # values of a Sigmoid that are no map
+SMALLEST = 9.0  # in the logarithm of a Softmax's shares: e^-9 and less count as none
 
 
-def output_distances(quantised, feeds, reference):
+@dataclasses.dataclass
+class Answer:
+    """How far an output answers: a function of its values, and the size of its signal where that is not the values'
+    own. most: more values than that answer by themselves."""
+
+    function: object = np.asarray
+    signal: float = None
+    most: float = math.inf
+
+    def add(self, distance, real, other):
+        if np.size(real) > self.most:
+            distance.add(real, other)
+            return
+        real, other = self.function(real), self.function(other)
+        distance.add(real, other)
+        if self.signal is not None:
+            distance.signal += self.signal**2 * int((np.abs(real) < OPEN).sum()) - float((real**2).sum())
+
+
+def of_sigmoid(share):
+    share = np.clip(np.asarray(share, np.float64), 1e-30, 1 - 2.0**-53)
+    return np.clip(np.log(share / (1 - share)), -OPEN, OPEN)
+
+
+def of_softmax(share):
+    return np.log(np.maximum(np.asarray(share, np.float64), math.exp(-SMALLEST))) + SMALLEST
+
+
+def answers_of(model, movements):
+    """An Answer for each output. Behind a Softmax most values are near 0 or 1 whatever was read, and where the answer
+    changes they jump: there it is what was read, as far as it matters. So it is behind a Sigmoid that gives a few
+    scores: samples may all be far from the other answer, and how far they are counts as no signal. In a map both
+    answers are there. Elsewhere it is the value."""
+    graph, found = Graph(model), []
+    kinds = {"Sigmoid": Answer(of_sigmoid, SIGNAL, SCORES), "Softmax": Answer(of_softmax)}
+    for name in graph.outputs:
+        node = graph.producer.get(name)
+        while node is not None and len(node.input) and node.op_type in movements:
+            node = graph.producer.get(node.input[0])
+        kind = node.op_type if node is not None and node.domain in ("", "ai.onnx") else ""
+        found.append(kinds.get(kind, Answer()))
+    return found
+
+
+def output_distance(quantised, feeds, reference, answers=None):
+    """SNR of all outputs together: noise of each output is weighed by its own signal. answers: of `answers_of`; None:
+    the outputs as they are."""
+    return output_distances(quantised, feeds, reference, answers)[0]
+
+
+def output_distances(quantised, feeds, reference, answers=None):
     """The SNR over all feeds, and that of each feed alone."""
     run, sums, alone = session(quantised), None, []
     for feed, expected in zip(feeds, reference):
@@ -275,7 +327,7 @@ def output_distances(quantised, feeds, reference):
         sums, single = sums or [Distance() for _ in results], [Distance() for _ in results]
         for k, (real, other) in enumerate(zip(expected, results)):
             if np.asarray(real).dtype.kind == "f":
-                single[k].add(real, other)
+                (answers[k] if answers else Answer()).add(single[k], real, other)
                 sums[k].merge(single[k])
         alone.append(_together(single))
     return _together(sums or []), alone

@@ -33,6 +33,7 @@ class Unit:
     high: float = math.inf
     quantised: bool = True
     why: str = ""  # that it is not quantised
+    bits: int = 0  # 16: a product that is not quantised, and is made of products of bytes (sixteen.py)
 
     @property
     def name(self):

@@ -21,16 +21,18 @@ from . import (
     engines,
     equalise,
     inside,
+    keeping,
     measure,
     place,
     ranges,
     rounding,
+    sixteen,
     sizes,
     split,
     tables,
     write,
 )
-from .data import open_data, ports_of
+from .data import open_data, ports_of, take
 from .errors import argument
 from .graph import Graph, graphs_of, note_ranks
 from .meter import Meter
@@ -42,8 +44,6 @@ from .steps import as_error, begin, one_line, step
 METADATA = "tessera.quantization"
 MOVES = ("movement", "embedding")  # units that cost little wherever they run
 SHAPE_SAMPLES = 8
-SENSITIVITY_SAMPLES = 8
-DECIDING_SAMPLES = 8
 DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
 ROUND_SAMPLES = 64
@@ -66,6 +66,7 @@ class Options:
     config: str = "npu256"
     numerics: str = "exact"  # that the model will be compiled with
     least_snr: float = deciding.LEAST_DECIBELS
+    sixteen: float = None  # the share of the products that may be in 16 bits; None: the default of keeping.py
     shapes: dict = dataclasses.field(default_factory=dict)
 
 
@@ -98,10 +99,18 @@ def candidate(calibrated, options, float_nodes):
         why = next((float_nodes[n.name] for n in unit.nodes if n.name in float_nodes), None)
         if why is not None:
             unit.quantised, unit.why = False, why
+            if why == sixteen.WHY:
+                unit.bits = 16 if sixteen.may_be(unit, plan.graph, calibrated.ranges) else 0
+                unit.why = why if unit.bits else keeping.FLOAT
     plan.settle()
     parameters = ranges.choose(plan, calibrated.ranges, power_of_two=options.power_of_two)
     writer = write.Writer(
-        plan, parameters, per_channel=options.per_channel, power_of_two=options.power_of_two, scales=calibrated.scales
+        plan,
+        parameters,
+        per_channel=options.per_channel,
+        power_of_two=options.power_of_two,
+        scales=calibrated.scales,
+        ranges=calibrated.ranges,
     )
     model = writer.write()
     return State(plan, parameters, model, writer)
@@ -113,14 +122,10 @@ def settle_with_compiler(calibrated, options, float_nodes):
     float_nodes = dict(float_nodes)
     for _ in range(TURNS):
         state = candidate(calibrated, options, float_nodes)
-        if not any(unit.quantised for unit in state.plan.units) and not holds_quantised(state.model):
+        if not any(unit.quantised or unit.bits for unit in state.plan.units) and not holds_quantised(state.model):
             raise argument("nothing of the model can be quantised: every product is kept float; run it as it is")
         state.placement = place.place(state.model, options.config, options.shapes, options.numerics)
-        refused = [
-            unit
-            for unit in state.plan.units
-            if unit.quantised and unit.kind not in MOVES and any(name in state.placement.cpu for name in unit.computing)
-        ]
+        refused = [unit for unit in state.plan.units if _is_refused(unit, state.placement.cpu)]
         if not refused:
             break
         for unit in refused:
@@ -128,6 +133,13 @@ def settle_with_compiler(calibrated, options, float_nodes):
     state.left = float_nodes
     write.check(state.model)
     return state
+
+
+def _is_refused(unit, on_cpu):
+    """Whether the compiler leaves to the CPU what the NPU is asked for."""
+    if unit.bits == 16:
+        return any(name in on_cpu for name in sixteen.names_of_products(unit))
+    return unit.quantised and unit.kind not in MOVES and any(name in on_cpu for name in unit.computing)
 
 
 def holds_quantised(model):
@@ -197,10 +209,6 @@ def with_shapes(model, shapes):
     except Exception:  # whatever the runtime says: the dimensions stay as they are
         return model
     return fixed
-
-
-def take(data, count):
-    return list(data.limited(count if data.limit is None else min(count, data.limit)))
 
 
 class Quantization:
@@ -279,6 +287,7 @@ class Quantization:
         self.meter.begin("running in float")
         feeds = take(self.data, self.judges)
         self.reference = measure.float_outputs(self.model, feeds)
+        self.answers = measure.answers_of(self.model, _tessera.operator_names()["movements"])
         self._note_ranks()
         self._quantise_bodies(inner)
         self._observe()
@@ -291,12 +300,12 @@ class Quantization:
         self.meter.begin("asking the compiler")
         self.state = settle_with_compiler(self.calibrated, options, self.float_nodes)
         self._choose_weights()
+        self.keeping = keeping.Keeping(self)
         if not keep_float:
-            self._keep_what_decides()
+            self.keeping.keep_what_decides()
+            self.keeping.make_finer()
         if most:
-            for name, _ in self.ranking()[:most]:
-                self.float_nodes[name] = "kept float: among the most sensitive"
-            self._settle()
+            self.keeping.keep_most_sensitive(most)
         self._tell_what_is_left()
         return self.state
 
@@ -345,8 +354,14 @@ class Quantization:
     def _warn(sentence):
         warnings.warn(sentence, stacklevel=6)
 
-    def _settle(self):
-        self.state = settle_with_compiler(self.calibrated, self.options, {**self.state.left, **self.float_nodes})
+    def candidate(self, float_nodes):
+        """The candidate of the weights and ranges as they are now."""
+        return candidate(self.calibrated, self.options, float_nodes)
+
+    def settle(self, afresh=False):
+        """Writes the model anew and asks the compiler. What it has refused stays float, unless `afresh`."""
+        known = {} if afresh else self.state.left
+        self.state = settle_with_compiler(self.calibrated, self.options, {**known, **self.float_nodes})
 
     def _size(self):
         """How many samples judge and are rounded for: fewer of a network with large tensors, where each place of a
@@ -411,8 +426,9 @@ class Quantization:
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 warnings.warn(f"{what} {', '.join(repr(n) for n in names[:3])}{more}", stacklevel=5)
 
-    def _distance(self, model, feeds):
-        return measure.output_distance(model, feeds, self.reference)
+    def distance(self, model, feeds):
+        """How near the outputs of a quantised model are to the float ones, by what they answer."""
+        return measure.output_distance(model, feeds, self.reference, self.answers)
 
     def _equalised(self, feeds):
         """The float model with channels of similar ranges, if its outputs in int8 come nearer by that; and its
@@ -429,7 +445,7 @@ class Quantization:
             trial = candidate(
                 engines.Calibrated(model, found.ranges, found.samples, ""), self.options, self.float_nodes
             )
-            reached.append(self._distance(trial.model, feeds))
+            reached.append(self.distance(trial.model, feeds))
         if not reached[1] >= reached[0] + MARGIN_DECIBELS:
             return self.model, self.statistics
         self.equalised = len(equalise.tensors_of(self.model, _tessera.operator_names()))
@@ -467,7 +483,7 @@ class Quantization:
         plan = candidate(engines.Calibrated(model, found, 0, ""), self.options, self.float_nodes).plan
         found = tables.narrow(plan, found, feeds, only=fresh, power_of_two=self.options.power_of_two)
         trial = candidate(engines.Calibrated(model, found, 0, ""), self.options, self.float_nodes)
-        return measure.output_distance(trial.model, feeds, self.reference[: len(feeds)]), found
+        return measure.output_distance(trial.model, feeds, self.reference[: len(feeds)], self.answers), found
 
     def _narrow(self, feeds):
         """Cuts off what functions behind a product map to nearly one value, if that brings the outputs nearer. Ranges
@@ -481,7 +497,7 @@ class Quantization:
         if self.options.method == "mse":
             self.calibrated.ranges, self.how_ranged = least(feeds), "least squared error"
             return
-        chosen, reached = extremes, measure.output_distances(before.model, feeds, self.reference)
+        chosen, reached = extremes, measure.output_distances(before.model, feeds, self.reference, self.answers)
         trials = [
             ("flat parts of functions cut off", tables.narrow(before.plan, extremes, feeds, power_of_two=power_of_two))
         ]
@@ -493,7 +509,7 @@ class Quantization:
                 continue
             self.calibrated.ranges = tried
             trial = candidate(self.calibrated, self.options, self.float_nodes)
-            found = measure.output_distances(trial.model, feeds, self.reference)
+            found = measure.output_distances(trial.model, feeds, self.reference, self.answers)
             clearly = self._clearly_nearest([reached[0], found[0]], [reached[1], found[1]])
             if clearly if k else found[0] > reached[0]:
                 chosen, reached, self.how_ranged = tried, found, f"{self.options.method}, {how}"
@@ -521,14 +537,14 @@ class Quantization:
         rounded = lambda count: self._rounded(plain, left, work.round(self.data, count, self.meter.at))
         tried = [rounded(count)] + [(engine, self.state)] * (engine.plain is not None) + [(plain, other)]
         self.meter.begin("comparing weights")
-        found = [measure.output_distances(state.model, feeds, reference) for _, state in tried]
+        found = [measure.output_distances(state.model, feeds, reference, self.answers) for _, state in tried]
         reached = [whole for whole, _ in found]
         best = self._clearly_nearest(reached, [alone for _, alone in found])
         self.calibrated, _ = tried[best]
         if best == 0 and count < most:  # what has judged may teach now
             self.calibrated, _ = rounded(most)
         self.not_rounded = work.left if best == 0 else {}
-        self._settle()
+        self.settle()
         told = [f"{made.note}: {distance:.1f} dB" for (made, _), distance in zip(tried, reached)]
         self.calibrated.note = "; ".join([told[best], *(f"not {text}" for text in told if text != told[best])])
 
@@ -550,93 +566,6 @@ class Quantization:
                 best = k
         return best
 
-    def _keep_what_decides(self):
-        """Keeps the layers float without which the outputs come near enough to the float ones, if they are few."""
-        feeds = take(self.data, min(DECIDING_SAMPLES, self.judges))
-        before, least = self._distance(self.state.model, feeds), self.options.least_snr
-        products = [unit for unit in self.state.plan.units if unit.kind == "product" and unit.quantised]
-        if not before < least or self.data.synthetic or not products:  # outputs that are no numbers tell nothing
-            return
-        left = {**self.state.left, **self.float_nodes}
-        self.meter.add("looking for layers that decide", 8 * len(feeds) * len(products).bit_length())
-        variant = lambda kept: candidate(self.calibrated, self.options, {**left, **dict.fromkeys(kept, "tried")}).model
-
-        def distance(kept):
-            self.meter.at(len(search.known), 8 * len(products).bit_length())
-            return self._distance(variant(kept), feeds)
-
-        def share(kept):
-            options, now = self.options, self.state.placement.macs_share
-            return now - place.place(variant(kept), options.config, options.shapes, options.numerics).macs_share
-
-        names = [unit.name for unit in products]
-        search = deciding.Search(names, distance, share, least + deciding.MORE_DECIBELS)
-        found = search.find(before)
-        if found is None:
-            return
-        names = ", ".join(repr(name) for name in found.names[:3])
-        more = f" and {len(found.names) - 3} more" if len(found.names) > 3 else ""
-        if len(found.names) == len(products):
-            raise argument(
-                f"nothing of the model can be quantised: in int8 its outputs are {before:.1f} dB from the float ones, "
-                f"and every product decides ({names}{more}); run it as it is, or give --least-snr a smaller number"
-            )
-        self.float_nodes.update(dict.fromkeys(found.names, "kept float: it decides what the outputs say"))
-        self._settle()
-        warnings.warn(
-            f"{names}{more} stay float: in int8 the outputs would be {before:.1f} dB from the float ones, so they are "
-            f"{found.after:.1f} dB; --least-snr {before:.0f} quantises them too",
-            stacklevel=5,
-        )
-
-    # --- sensitivity
-
-    def sensitivities(self):
-        """Product's name -> what the SNR of the network's outputs gains, in dB, when this layer alone stays float."""
-        feeds = take(self.data, min(SENSITIVITY_SAMPLES, self.judges))
-        base = self._distance(self.state.model, feeds)
-        left = {unit.name: unit.why for unit in self.state.plan.units if not unit.quantised and unit.why}
-        gains = {}
-        self.meter.add("measuring sensitivity", 2 * len(feeds) * len(self.state.plan.units))
-        products = [unit for unit in self.state.plan.units if unit.kind == "product" and unit.quantised]
-        for k, unit in enumerate(products):
-            self.meter.at(k, len(products))
-            try:
-                variant = candidate(self.calibrated, self.options, {**left, unit.name: "alone"})
-            except ValueError:
-                continue
-            distance = self._distance(variant.model, feeds)
-            gains[unit.name] = distance - base if math.isfinite(distance) and math.isfinite(base) else 0.0
-        return gains
-
-    def ranking(self):
-        """Products with their gains, the most sensitive first."""
-        self.gains = self.sensitivities()
-        return sorted(self.gains.items(), key=lambda pair: -pair[1])
-
-    def limit_drop(self, score, most):
-        """Keeps the most sensitive layers float, one more at a time, until `score` (of a model; larger is better) is
-        within `most` of the float model's."""
-        target = score(self.float_model) - most
-        ranking = self.ranking()
-        kept = 0
-        while score(self.state.model) < target:
-            if kept == len(ranking):
-                raise argument(
-                    f"--max-drop {most}: not reached with any number of layers in float; calibrate on more data"
-                )
-            step = max(1, kept // 4)
-            for name, _ in ranking[kept : kept + step]:
-                self.float_nodes[name] = "kept float for --max-drop"
-            kept += step
-            if kept >= len(ranking):
-                raise argument(
-                    f"--max-drop {most}: not reached with all but the last of {len(ranking)} layers in float; check "
-                    "the calibration data and the labels"
-                )
-            self._settle()
-        return kept
-
     # --- the result
 
     def finish(self, byte_patterns=()):
@@ -654,6 +583,7 @@ class Quantization:
             "split_layers": self.splits,
             "ranges": self.how_ranged,
             "not_rounded": self.not_rounded,
+            "in_16_bits": [unit.name for unit in self.state.plan.units if unit.bits == 16],
             "not_finite": sorted(self.statistics.broken),
             "calibration": self.data.text,
             "synthetic": self.data.synthetic,
@@ -670,7 +600,7 @@ class Quantization:
         state = self.state
         feeds = take(self.data, self.judges)
         distances = measure.layer_distances(self.same, state.model, state.plan, state.parameters, feeds)
-        gains = (getattr(self, "gains", None) or self.sensitivities()) if sensitivity else {}
+        gains = self.keeping.gains_of_layers() if sensitivity else {}
         told = self._description()
         cycles = self._cycles(told)
         rows = []
@@ -684,6 +614,7 @@ class Quantization:
                     "op": "+".join(node.op_type for node in unit.nodes),
                     "kind": unit.kind,
                     "int8": unit.quantised,
+                    "bits": 8 if unit.quantised else unit.bits or 32,
                     "why_float": unit.why,
                     "snr_db": _finite(distance.snr) if distance else None,
                     "scale": float(given.scale) if given else None,
@@ -700,7 +631,8 @@ class Quantization:
             "macs": state.placement.macs_npu + state.placement.macs_cpu,
             "macs_npu_share": state.placement.macs_share,
             "predicted_cycles": sum(layer.get("predicted_cycles") or 0 for layer in told),
-            "output_snr_db": _finite(self._distance(state.model, feeds)),
+            "output_snr_db": _finite(measure.output_distance(state.model, feeds, self.reference)),
+            "answer_snr_db": _finite(self.distance(state.model, feeds)),
             "layers": rows,
         }
 
@@ -717,6 +649,8 @@ class Quantization:
     def _cycles(self, layers):
         """Unit's name -> predicted cycles; a layer of the NPU counts for the first of its nodes that names a unit."""
         unit_of = {node.name: unit.name for unit in self.state.plan.units for node in unit.nodes}
+        fine = [unit for unit in self.state.plan.units if unit.bits == 16]
+        unit_of.update({name: unit.name for unit in fine for name in sixteen.names_of_products(unit)})
         cycles = {}
         for layer in layers:
             if layer["placement"] != "npu":
@@ -776,6 +710,7 @@ def quantize(
     accurate_bias=True,
     keep_float=(),
     least_snr=None,
+    sixteen=None,
     labels=None,
     test=None,
     metric=None,
@@ -793,7 +728,9 @@ def quantize(
     "unit" or a TOML file, for pictures. samples: at most so many are used. shapes: {input: shape} for dynamic
     dimensions. power_of_two: all scales are powers of two. keep_float: names of layers, or a number of the most
     sensitive ones. least_snr: where the outputs are farther from the float ones, in dB, layers are kept float, if few
-    decide; None: 14, or nothing with `bytes`; not with keep_float, nor on random data. labels: of the samples of `test`
+    decide; None: 14, or nothing with `bytes`; not with keep_float, nor on random data. sixteen: the largest share of the
+    products that may be computed in 16 bits where outputs are not near; None: 0.1, or 64 million in a small network,
+    and nothing with `bytes` or power_of_two; not with keep_float, nor on random data. labels: of the samples of `test`
     (default: of the calibration data); metric: a function from a ModelProto to a score in place of top-1, larger is
     better. max_drop: the loss of score that is allowed; layers stay float until it is met. bytes: patterns of the names
     of inputs and outputs that are uint8 in the quantised model (their scales stand in its metadata `tessera.bytes`).
@@ -809,6 +746,7 @@ def quantize(
         config=config,
         numerics=numerics,
         least_snr=_least_snr(least_snr, bytes),
+        sixteen=0 if sixteen is None and (bytes or power_of_two) else sixteen,
         shapes=dict(shapes or {}),
     )
     work = Quantization(model, calibrate, options, preprocess=preprocess, seed=seed, samples=samples, progress=progress)
@@ -817,7 +755,7 @@ def quantize(
         raise argument("--max-drop needs --labels (or a metric), to know what is lost")
     work.run(keep)
     if max_drop is not None:
-        work.limit_drop(score, float(max_drop))
+        work.keeping.limit_drop(score, float(max_drop))
     begin("writing the model")
     made = work.finish([bytes] if isinstance(bytes, str) else bytes)
     told = work.report() if report else {}

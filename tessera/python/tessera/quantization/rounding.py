@@ -18,8 +18,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from . import measure, tables
-from .graph import attribute, drop_unread, is_onnx, names_of, unique
-from .write import channel_axis
+from .graph import attribute, channel_axis, drop_unread, is_onnx, names_of, unique
 
 DRAWN = 512  # places of one tensor and sample, at most
 ROWS = 8  # places of all samples together, for each column of the covariance

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from . import attention
-from .graph import attribute, is_onnx, names_of, outer_reads, unique
+from . import attention, sixteen
+from .graph import along, attribute, channel_axis, is_onnx, names_of, outer_reads, unique
 from .ranges import parameters_of
 from .recurrent import FLOAT_SUMS
 
@@ -29,28 +29,9 @@ def weight_scales(array, axis, *, least=None, power_of_two=False):
     return scale.astype(np.float32)
 
 
-def channel_axis(node, rank):
-    """The axis of a product's constant that counts its results; None for one scale."""
-    if is_onnx(node, "Conv"):
-        return 0
-    if is_onnx(node, "Gemm"):
-        return 0 if attribute(node, "transB", 0) else 1
-    if is_onnx(node, "MatMul"):
-        return 1 if rank == 2 else None  # ONNX Runtime's QLinearMatMul takes a vector of scales for matrices alone
-    return None
-
-
-def along(values, axis, rank):
-    if axis is None or np.ndim(values) == 0:
-        return values
-    shape = [1] * rank
-    shape[axis] = -1
-    return np.reshape(values, shape)
-
-
 class Writer:
-    def __init__(self, plan, parameters, *, per_channel=True, power_of_two=False, scales=None):
-        self.plan, self.parameters, self.given = plan, parameters, scales or {}
+    def __init__(self, plan, parameters, *, per_channel=True, power_of_two=False, scales=None, ranges=None):
+        self.plan, self.parameters, self.given, self.ranges = plan, parameters, scales or {}, ranges or {}
         self.per_channel, self.power_of_two = per_channel, power_of_two
         self.model = copy.deepcopy(plan.graph.model)
         self.nodes, self.initializers, self.done = [], {}, set()
@@ -70,7 +51,9 @@ class Writer:
         unit_of = {node.name: unit for unit in self.plan.units for node in unit.nodes}
         for node in self.model.graph.node:
             unit = unit_of[node.name]
-            if unit.quantised:
+            if unit.bits == 16 and node.name == unit.name:
+                node = self._in_sixteen(unit, node)
+            elif unit.quantised:
                 self._rewire(unit, node)
             else:
                 self._read_float(unit, node)
@@ -220,6 +203,22 @@ class Writer:
         del body.node[:]
         body.node.extend(nodes)
 
+    def _in_sixteen(self, unit, node):
+        """Writes the nodes of a product in 16 bits, but for the last one, which is returned."""
+        name, graph = node.input[0], self.plan.graph
+        made = sixteen.Expansion(unit, node, self._constant, self._fresh)
+        if name in self.done and self._maker_is_quantised(name):
+            upper, _, zero = self.pairs[name]
+            operand = upper, None, zero, np.float32(self.parameters[name].scale)
+        else:
+            operand = made.cut(self.renamed.get(name, name), *self.ranges[name])
+        bias = graph.array(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+        if bias is not None and is_onnx(node, "Gemm"):
+            bias = bias.reshape(-1) * np.float32(attribute(node, "beta", 1.0))
+        *nodes, last = made.write(graph.array(node.input[1]), bias, operand)
+        self.nodes += nodes
+        return last
+
     def _first(self, unit, node):
         return node if node.name == unit.nodes[0].name else None
 
@@ -282,7 +281,7 @@ class Writer:
         least = None
         if bias is not None:
             # The bias must fit an int32 in steps of both scales.
-            least = np.abs(bias.astype(np.float64)) / step / 2.0**30
+            least = np.abs(bias.astype(np.float64)).reshape(-1) / step / 2.0**30
             least = least.max() if axis is None or least.size != array.shape[axis] else least
         scale = self.given.get(unit.name)
         if scale is None or (least is not None and np.any(scale < least)):

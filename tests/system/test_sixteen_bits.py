@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products in 16 bits, made of products of bytes: each form against the float model and ONNX Runtime, where they are
+chosen, and by what measure."""
+
+import math
+
+import numpy as np
+import pytest
+from tessera.quantization import deciding, keeping, local, measure, sixteen
+from tessera.quantization.quantise import Options, Quantization
+
+import _tessera
+import tessera
+from tests.system.float_models import Builder
+
+
+def convolution(**options):
+    shape = options.pop("shape", (2, 8, 9, 7))
+    weights, bias = options.pop("weights"), options.pop("bias", True)
+    b = Builder(seed=4)
+    operands = ["x", b.weights(*weights)] + ([b.constant(b.rng.standard_normal(weights[0]))] if bias else [])
+    return b.model({"x": shape}, [b.node("Relu", [b.node("Conv", operands, **options)])])
+
+
+def matrix(op, weights, bias=None, **options):
+    b = Builder(seed=5)
+    operands = ["x", b.weights(*weights)]
+    if op == "Gemm" and bias is not None:
+        operands.append(b.constant(b.rng.standard_normal(bias)))
+    y = b.node(op, operands, **options)
+    if op == "MatMul" and bias is not None:
+        y = b.node("Add", [y, b.constant(b.rng.standard_normal(bias))])
+    return b.model({"x": (3, 5, 8) if op == "MatMul" else (5, 8)}, [y])
+
+
+FORMS = {
+    "padded": lambda: convolution(weights=(12, 8, 3, 3), pads=[1, 0, 2, 1], strides=[2, 1]),
+    "same": lambda: convolution(weights=(12, 8, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2], bias=False),
+    "depthwise": lambda: convolution(weights=(8, 1, 3, 3), group=8, dilations=[2, 1]),
+    "one_axis": lambda: convolution(weights=(12, 8, 4), shape=(1, 8, 31), strides=[3]),
+    "matmul": lambda: matrix("MatMul", (8, 6), [6]),
+    "gemm": lambda: matrix("Gemm", (6, 8), [1, 6], transB=1, alpha=0.5, beta=2.0),
+    "gemm_one_bias": lambda: matrix("Gemm", (8, 6), [1]),
+}
+
+
+def feeds_of(model, count=4):
+    port = model.graph.input[0]
+    shape = [d.dim_value for d in port.type.tensor_type.shape.dim]
+    return [{port.name: np.random.default_rng(k).standard_normal(shape, np.float32)} for k in range(count)]
+
+
+def work_of(model, feeds, **options):
+    work = Quantization(model, feeds, Options(engine="onnxruntime", **options))
+    work.run()
+    return work
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_each_form_is_near_float_and_on_the_npu(name):
+    model = FORMS[name]()
+    feeds = feeds_of(model)
+    work = work_of(model, feeds, sixteen=0)
+    before = work.distance(work.state.model, feeds)
+    products = [unit.name for unit in work.state.plan.units if unit.kind == "product"]
+    work.float_nodes.update(dict.fromkeys(products, sixteen.WHY))
+    work.settle()
+    assert [unit.bits for unit in work.state.plan.units if unit.kind == "product"] == [16]
+    assert work.state.placement.macs_cpu == 0 and work.state.placement.macs_npu > 0
+    assert work.distance(work.state.model, feeds) > max(70, before + 20)
+    expected = measure.session(work.state.model).run(None, feeds[0])
+    got = tessera.Session(work.state.model.SerializeToString(), device="fsim").run(None, feeds[0])
+    np.testing.assert_array_equal(got[0], expected[0])
+
+
+def test_values_beyond_the_observed_ones_are_not_cut_off():
+    model = FORMS["padded"]()
+    feeds = feeds_of(model)
+    work = work_of(model, feeds, sixteen=0)
+    work.float_nodes.update(dict.fromkeys(["conv0"], sixteen.WHY))
+    work.settle()
+    larger = [{name: 1.8 * value for name, value in feed.items()} for feed in feeds]
+    reference = measure.float_outputs(model, larger)
+    assert measure.output_distance(work.state.model, larger, reference) > 60
+
+
+def uneven():
+    """A channel of a hundredth of another one's size decides: in 8 bits it has two steps."""
+    b = Builder(seed=3)
+    weights = b.rng.standard_normal((8, 2, 3, 3)) * np.array([0.01, 1]).reshape(1, 2, 1, 1)
+    x = b.node("Relu", [b.node("Conv", ["x", b.constant(weights)])])
+    model = b.model({"x": [1, 2, 12, 12]}, [b.conv(x, 8, 4)])
+    sizes = np.array([1, 0.01], np.float32).reshape(1, 2, 1, 1)
+    return model, [{"x": feed["x"] * sizes} for feed in feeds_of(model, 8)]
+
+
+def test_finer_steps_where_the_outputs_are_far():
+    model, feeds = uneven()
+    with pytest.warns(UserWarning, match="are computed in 16 bits"):
+        fine = tessera.quantize(model, feeds, engine="onnxruntime", report=True)
+    plain = tessera.quantize(model, feeds, engine="onnxruntime", report=True, sixteen=0, least_snr=-100)
+    assert fine.macs_npu_share == plain.macs_npu_share == 1
+    assert fine.report["in_16_bits"][0] == "conv0" and not plain.report["in_16_bits"]
+    assert fine.report["output_snr_db"] > max(28, plain.report["output_snr_db"] + 10)
+    rows = {row["layer"]: row for row in fine.report["layers"]}
+    assert all(rows[name]["bits"] == 16 for name in fine.report["in_16_bits"])
+
+
+def test_outputs_that_are_near_stay_in_8_bits():
+    model = FORMS["padded"]()
+    made = tessera.quantize(model, feeds_of(model, 8), engine="onnxruntime", report=True)
+    assert made.report["in_16_bits"] == []
+
+
+def chosen(noises, costs, wanted, budget):
+    products = [deciding.Alone(f"p{k}", noise, cost) for k, (noise, cost) in enumerate(zip(noises, costs))]
+    left = lambda some: sum(p.noise for p in products if p.name not in some) + 1e-9
+    return deciding.Finer(products, lambda some: -10 * math.log10(left(some))).choose(wanted, budget)
+
+
+def test_the_cheapest_noise_goes_first():
+    names, ratio = chosen([0.1, 0.1, 0.001, 0.001], [1, 1, 1, 1], 20, 3)
+    assert names == ["p0", "p1"] and ratio > 20
+    names, _ = chosen([0.1, 0.1, 0.001, 0.001], [50, 1, 1, 1], 20, 3)
+    assert names == ["p1"]  # what does not fit is left out, and what brings no more
+    assert chosen([0.1], [5], 20, 3) == ([], -math.inf)
+
+
+def test_what_a_product_loses_by_itself():
+    model, feeds = uneven()
+    work = work_of(model, feeds, sixteen=0, least_snr=-100)
+    products = [unit for unit in work.state.plan.units if unit.kind == "product"]
+    first, second = local.losses(work.state, products, feeds)
+    assert (first.cost, second.cost) == (12 * 12 * 18 * 8, 10 * 10 * 72 * 4) and first.noise > 10 * second.noise > 0
+
+
+def test_how_far_an_output_answers():
+    b = Builder(seed=1)
+    x = b.node("MatMul", ["x", b.weights(8, 4)])
+    model = b.model({"x": [1, 8]}, [b.node("Sigmoid", [x]), b.node("Softmax", [x]), x])
+    score, shares, value = measure.answers_of(model, _tessera.operator_names()["movements"])
+    distance = measure.Distance()
+    score.add(distance, 1 / (1 + np.exp([8.0, 8.0])), 1 / (1 + np.exp([8.0, 7.9])))
+    assert distance.signal == pytest.approx(2 * 4) and distance.noise == pytest.approx(0.01, rel=1e-3)
+    far = measure.Distance()
+    shares.add(far, [1.0, 1e-9], [1.0, 1e-6])
+    assert far.noise == 0 and far.signal == 81
+    plain, many = measure.Distance(), np.full(100, 0.5)
+    score.add(plain, many, many + 0.1)  # a map
+    value.add(plain, [3.0], [2.0])
+    assert plain.signal == pytest.approx(25 + 9) and plain.noise == pytest.approx(2)
+
+
+def test_few():
+    assert keeping.few(list("ab")) == "'a', 'b'" and keeping.few(list("abcde")) == "'a', 'b', 'c' and 2 more"
