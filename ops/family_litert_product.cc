@@ -33,6 +33,7 @@ void infer_requantise(InferContext& context) {
 struct Channel {
   int64_t bias = 0;
   float factor = 0;  // XNNPACK's
+  double real = 0;   // of dense layers
   FixedPoint fixed;  // the reference kernel's
 };
 
@@ -44,14 +45,13 @@ std::vector<Channel> channels_of(const EvalContext& context) {
   if (scales.size() != 1 && !bias.empty() && bias.size() != scales.size())
     node.fail(ErrorCode::kInvalidModel, "there are " + std::to_string(scales.size()) + " scales and " +
                                             std::to_string(bias.size()) + " elements of the bias");
-  const bool short_product = node.get_int("float_product", 0) != 0;  // of the scales, in float32
   std::vector<Channel> channels(std::max(scales.size(), bias.size()));
   for (size_t i = 0; i < channels.size(); ++i) {
     const float w = scales[scales.size() == 1 ? 0 : i];
     if (!bias.empty()) channels[i].bias = bias[i];
     channels[i].factor = x * w / y;
-    const double product = short_product ? static_cast<double>(x * w) : static_cast<double>(x) * static_cast<double>(w);
-    channels[i].fixed = litert::fixed_point(product / static_cast<double>(y));
+    channels[i].real = static_cast<double>(x) * static_cast<double>(w) / static_cast<double>(y);
+    channels[i].fixed = litert::fixed_point(channels[i].real);
   }
   return channels;
 }
@@ -67,10 +67,12 @@ int64_t (*conversion(const Node& node))(int64_t sum, const Channel& c) {
     return [](int64_t sum, const Channel& c) { return int64_t{litert::multiply(static_cast<int32_t>(sum), c.fixed)}; };
   if (kernel == "short")
     return [](int64_t sum, const Channel& c) { return int64_t{litert::multiply_short(sum, c.fixed)}; };
-  if (kernel == "once")
-    return [](int64_t sum, const Channel& c) { return int64_t{litert::multiply_once(sum, c.fixed)}; };
+  if (kernel == "real")
+    return [](int64_t sum, const Channel& c) {
+      return static_cast<int64_t>(std::round(std::clamp(static_cast<double>(sum) * c.real, -1e9, 1e9)));
+    };
   node.fail(ErrorCode::kInvalidModel,
-            "attribute 'kernel' is '" + kernel + "'; xnnpack, reference, short, once are known");
+            "attribute 'kernel' is '" + kernel + "'; xnnpack, reference, short and real are known");
 }
 
 void evaluate_requantise(EvalContext& context) {
@@ -101,16 +103,16 @@ void evaluate_requantise(EvalContext& context) {
 }  // namespace
 
 void register_litert_product(Registry& registry) {
-  registry.add({.domain = "litert",
-                .name = "Requantise",
-                .since_version = 1,
-                .min_inputs = 1,
-                .max_inputs = 2,
-                .infer = infer_requantise,
-                .evaluate = evaluate_requantise,
-                .work_bytes = 8,
-                .attributes = {"axis", "float_product", "high", "kernel", "low", "to", "w_scales", "x_scale", "y_scale",
-                               "y_zero_point"}});
+  registry.add(
+      {.domain = "litert",
+       .name = "Requantise",
+       .since_version = 1,
+       .min_inputs = 1,
+       .max_inputs = 2,
+       .infer = infer_requantise,
+       .evaluate = evaluate_requantise,
+       .work_bytes = 8,
+       .attributes = {"axis", "high", "kernel", "low", "to", "w_scales", "x_scale", "y_scale", "y_zero_point"}});
 }
 
 }  // namespace tessera::ops

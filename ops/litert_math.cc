@@ -61,21 +61,12 @@ FixedPoint mean_factor(float ratio, int64_t count) {
   return {static_cast<int32_t>((static_cast<int64_t>(factor.multiplier) << bits) / count), factor.shift - bits};
 }
 
-namespace {
-
-int32_t rounded_up(int64_t product, int shift) {
-  const int64_t half = shift > 0 ? int64_t{1} << (shift - 1) : 0;
-  const int64_t value = shift < 63 ? (product + half) >> shift : 0;
-  return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX));
-}
-
-}  // namespace
-
-int32_t multiply_once(int64_t x, FixedPoint factor) { return rounded_up(x * factor.multiplier, 31 - factor.shift); }
-
 int32_t multiply_short(int64_t x, FixedPoint factor) {
   const int64_t reduced = factor.multiplier < 0x7FFF0000 ? (factor.multiplier + (1 << 15)) >> 16 : 0x7FFF;
-  return rounded_up(x * reduced, 15 - factor.shift);
+  const int shift = 15 - factor.shift;
+  const int64_t half = shift > 0 ? int64_t{1} << (shift - 1) : 0;
+  const int64_t value = shift < 63 ? (x * reduced + half) >> std::max(shift, 0) : 0;
+  return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX));
 }
 
 }  // namespace tessera::ops::litert

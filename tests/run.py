@@ -120,7 +120,10 @@ def main():
             )
         )
     groups = [
-        ["tests/system", "tests/cpu", "tests/import", "tests/conformance", "tests/oracle", "tests/fuzz", "ops/tests"],
+        [
+            *("tests/system", "tests/cpu", "tests/import", "tests/conformance", "tests/oracle", "tests/litert"),
+            *("tests/fuzz", "ops/tests"),
+        ],
         ["isa/tests", "tests/new_instruction", "tests/tests"],
     ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]

@@ -82,15 +82,14 @@ Value requantised(Op& op, const Value& sums, int64_t axis, Activation activation
   const bool dense = op.code() == BuiltinOperator::kFullyConnected;
   const bool narrow = op.has(bias) && op.input(bias).type == TensorType::kInt32;  // sums of 32 bits
   const char* kernel = xnnpack_takes(op, x)                     ? "xnnpack"
+                       : dense                                  ? "real"
                        : y.type != TensorType::kInt16 || narrow ? "reference"
-                       : dense                                  ? "once"
                                                                 : "short";
   Values operands = {sums};
   if (op.has(bias)) operands.push_back(op.value(bias));
   return op.node("Requantise", operands,
                  {{"axis", axis},
                   {"kernel", std::string(kernel)},
-                  {"float_product", int64_t{op.code() == BuiltinOperator::kFullyConnected && w.per_tensor() ? 1 : 0}},
                   {"low", limits.low},
                   {"high", limits.high},
                   {"to", static_cast<int64_t>(op.output_dtype())},

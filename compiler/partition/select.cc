@@ -67,6 +67,7 @@ class Selector {
   }
 
   Selection run() && {
+    leave_images();
     drop_idle_moves();
     for (bool again = true; again;) {
       again = false;
@@ -206,6 +207,34 @@ class Selector {
       values_.values.push_back({nn::value_name(v), *element_of(v), *nn::shape_of(v), preference_of(v)});
     }
     return at->second;
+  }
+
+  /// Whether an operator makes [n, c, ...] of [n, ..., c]; where there is one channel, it may be a Reshape.
+  static bool brings_channels_first(NodeOp op) {
+    if (!op.is("Transpose") && !op.is("Reshape")) return false;
+    const ops::Shape from = *nn::shape_of(op.getInputs()[0]), to = *nn::shape_of(op.getResult(0));
+    if (from.size() < 3) return false;
+    std::vector<int64_t> perm = {0, static_cast<int64_t>(from.size()) - 1};
+    while (perm.size() < from.size()) perm.push_back(static_cast<int64_t>(perm.size()) - 1);
+    if (op.is("Transpose")) return nn::to_node(op).get_ints("perm") == perm;
+    ops::Shape moved = from;
+    std::rotate(moved.begin() + 1, moved.end() - 1, moved.end());
+    return from.back() == 1 && to == moved;
+  }
+
+  /// An image of the host that is transposed to channels first for convolutions alone stays with the host until then:
+  /// it orders what it puts into the device's memory as the convolution reads it, and saves the device a copy.
+  void leave_images() {
+    for (NodeOp op : operations_) {
+      if (!claims_.contains(op.getOperation()) || !brings_channels_first(op)) continue;
+      mlir::Value image = op.getInputs()[0], result = op.getResult(0);
+      if (image.getDefiningOp() != nullptr && claims_.contains(image.getDefiningOp())) continue;
+      if (llvm::all_of(result.getUsers(), [&](mlir::Operation* user) {
+            const auto found = claims_.find(user);
+            return found != claims_.end() && std::holds_alternative<graph::Convolution>(found->second.op.what);
+          }))
+        claims_.erase(op.getOperation());
+    }
   }
 
   /// Movements with no computation of the NPU before or behind them, other movements aside, stay with the CPU.
