@@ -2,6 +2,7 @@
 #include "compiler/litert/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -186,6 +187,18 @@ ops::Tensor strings_of(const TensorInfo& tensor) {
 }
 
 }  // namespace
+
+float Quantisation::scale() const {
+  if (scales.empty()) throw Error(ErrorCode::kInvalidModel, "a tensor that must be quantised has no scale");
+  if (!(scales.front() > 0 && std::isfinite(scales.front())))
+    throw Error(ErrorCode::kInvalidModel, "a tensor has the scale " + std::to_string(scales.front()));
+  return scales.front();
+}
+
+int64_t Quantisation::zero() const {
+  scale();
+  return zero_points.empty() ? 0 : zero_points.front();
+}
 
 bool is_litert(std::string_view bytes) { return bytes.size() >= 8 && bytes.substr(4, 4) == kIdentifier; }
 
