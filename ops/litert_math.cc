@@ -61,6 +61,11 @@ FixedPoint mean_factor(float ratio, int64_t count) {
   return {static_cast<int32_t>((static_cast<int64_t>(factor.multiplier) << bits) / count), factor.shift - bits};
 }
 
+int32_t mean_in_float(int32_t sum, float factor, int32_t zero, int32_t low, int32_t high) {
+  const float value = static_cast<float>(sum) * factor + static_cast<float>(zero);
+  return static_cast<int32_t>(std::nearbyint(std::clamp(value, static_cast<float>(low), static_cast<float>(high))));
+}
+
 int32_t multiply_short(int64_t x, FixedPoint factor) {
   const int64_t reduced = factor.multiplier < 0x7FFF0000 ? (factor.multiplier + (1 << 15)) >> 16 : 0x7FFF;
   const int shift = 15 - factor.shift;

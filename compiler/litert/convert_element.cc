@@ -107,6 +107,7 @@ Activation fused(Op& op) {
 }
 
 void convert_div(Op& op) {
+  require_real(op);
   const Value quotient = op.node("Div", {operand(op, 0), operand(op, 1)});
   if (!is_real(op.output())) return op.give(0, quotient);
   op.give_real(0, op.activate(quotient, fused<DivOptions>(op)));

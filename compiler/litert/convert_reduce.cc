@@ -22,9 +22,39 @@ Value reduce(Op& op, const char* name, const Value& x) {
   return op.node(name, {x, axes_of(op)}, attributes);
 }
 
+/// Halves away from zero.
+Value rounded(Op& op, const Value& x) {
+  const Value size = op.node("Abs", {x}), whole = op.node("Floor", {size});
+  const Value half = op.scalar(DType::kFloat, 0.5), rest = op.node("Sub", {size, whole});
+  const Value up = op.cast(op.node("GreaterOrEqual", {rest, half}), DType::kFloat);
+  return op.node("Mul", {op.node("Sign", {x}), op.node("Add", {whole, up})});
+}
+
+/// Sums of quantised values: the integers are added, and the sum converted in float32 by the quotient of the scales.
+void convert_quantised_sum(Op& op) {
+  const TensorInfo &x = op.input(0), &y = op.output();
+  const ops::Shape& shape = fixed_shape(op, 0);
+  float count = 1;
+  for (const int64_t axis : normal_axes(op, 1, rank_of(x)))
+    count *= static_cast<float>(shape[static_cast<size_t>(axis)]);
+  const float ratio = x.quantisation.scale() / y.quantisation.scale(),
+              offset = static_cast<float>(-x.quantisation.zero()) * ratio * count;
+  const auto number = [&](double value) { return op.scalar(DType::kFloat, value); };
+  const Value sum = op.cast(reduce(op, "ReduceSum", op.cast(op.value(0), DType::kInt32)), DType::kFloat);
+  const Value scaled = op.node("Add", {op.node("Mul", {sum, number(ratio)}), number(offset)});
+  const IntegerLimits limits = limits_of(y, Activation::kNone);
+  const Value moved = op.node("Add", {rounded(op, scaled), number(static_cast<double>(y.quantisation.zero()))});
+  const Value inside =
+      op.node("Clip", {moved, number(static_cast<double>(limits.low)), number(static_cast<double>(limits.high))});
+  op.give(0, op.cast(inside, op.output_dtype()));
+}
+
 Conversion arithmetic(const char* name) {
   return [name](Op& op) {
-    if (op.input(0).is_quantised()) op.refuse("this reduction is not supported on integers of a scale");
+    if (op.input(0).is_quantised()) {
+      if (op.code() == BuiltinOperator::kSum) return convert_quantised_sum(op);
+      op.refuse("this reduction is not supported on integers of a scale");
+    }
     const bool real = is_real(op.input(0));
     const Value y = reduce(op, name, real ? op.real(0) : op.value(0));
     real ? op.give_real(0, y) : op.give(0, y);

@@ -19,8 +19,9 @@ struct Quantisation {
 
   bool present() const { return !scales.empty(); }
   bool per_tensor() const { return scales.size() == 1; }
-  float scale() const { return scales.front(); }
-  int64_t zero() const { return zero_points.front(); }
+  /// Of the whole tensor, or the first. Errors: kInvalidModel where there is none, or no positive number.
+  float scale() const;
+  int64_t zero() const;
 };
 
 struct TensorInfo {

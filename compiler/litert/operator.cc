@@ -126,12 +126,26 @@ void Graph::convert() {
   for (const int32_t tensor : subgraph().outputs) add_port(tensor, *proto_.add_output());
 }
 
+namespace {
+
+/// An error of a conversion names the operator, whoever throws it.
+void convert_one(Op& op, const Conversion& conversion) {
+  try {
+    conversion(op);
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).starts_with("node '")) throw;
+    op.refuse(error.what(), error.code());
+  }
+}
+
+}  // namespace
+
 void Graph::convert_operators() {
   for (const OperatorInfo& info : subgraph().operators) {
     Op op(*this, info);
     const Conversion* conversion = conversions().find(info);
     if (conversion != nullptr) {
-      (*conversion)(op);
+      convert_one(op, *conversion);
     } else if (info.code == BuiltinOperator::kCustom) {
       op.refuse(
           "is a custom operator, which has no meaning outside of the program that registers it; cut the model "

@@ -24,7 +24,7 @@ EXACT_REAL = set(
 )
 CHANCE = {"RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"}
 EXCEPTIONS = {}
-REFUSED = {}
+REFUSED = {"DIV": {"uint8"}, "REDUCE_PROD": {"int8", "int16"}, "QUANTIZE": {"int16 to int32"}}
 
 
 def class_of(operator, words):

@@ -69,7 +69,7 @@ class Network:
             return self.add("FULLY_CONNECTED", *operands, fusedActivationFunction=d.pick(0, 0, 1, 3))
         size = (d.between(1, 3), d.between(1, 3))
         options = window(d, 2) | {"fusedActivationFunction": d.pick(0, 1, 3)}
-        if d.chance(0.4):
+        if self.dtype != "uint8" and d.chance(0.4):  # of uint8 single elements lie one step beside
             options |= {"depthMultiplier": 1, "strideW": options["strideH"]}
             return self.add("DEPTHWISE_CONV_2D", *self.operands(kind, v, (1, *size, depth), 3, depth), **options)
         filters = d.between(1, 8)

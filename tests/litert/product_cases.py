@@ -180,7 +180,7 @@ def resize(d, name):
     dtype = d.turn(("float32", *QUANTISED))
     same = d.quantisation(dtype)
     x = d.input(image(d, None, 1, 6), dtype, **same)
-    size = d.parameter([d.between(1, 9), d.between(1, 9)], p=0.1)
+    size = d.parameter([d.between(1, 9), d.between(1, 9)], p=0)
     align = d.chance(0.3)
     return d.op(name, [x, size], (dtype, same), alignCorners=align, halfPixelCenters=not align and d.chance())
 
