@@ -5,7 +5,7 @@
     python -m tests.litert.worker damage FIRST COUNT
 
 compare: even numbers are files of one operator, all operators in turn; odd ones are graphs. Half of each also runs on
-the functional simulator. damage: the same files with some bytes changed are opened and run; each must end in results or
+the functional simulator, and a quarter with the reference kernels. damage: the same files with some bytes changed are opened and run; each must end in results or
 in one line. Prints a line of JSON for each: number, name, and what is wrong ("" for nothing)."""
 
 import json
@@ -36,10 +36,15 @@ def draw(number):
     return case, classes.class_of(name, case.types), compare.TOLERANCE
 
 
-def devices(number):
-    yield "reference", {}
+def settings(number, case, kind):
+    """(kernels to compare with, device, options): the default's for each, the reference kernels' and the functional
+    simulator's for some."""
+    yield None, "reference", {}
     if number % 4 < 2:
-        yield "fsim", {"check_races": True, "poison": number + 1}
+        yield None, "fsim", {"check_races": True, "poison": number + 1}
+    own = (case.name.split()[0], case.types) not in classes.DEFAULT_ONLY
+    if number % 4 == 0 and kind == "exact" and own and "reference" in case.runs:
+        yield "reference", "reference", {"litert_kernels": "reference"}
 
 
 def compared(number):
@@ -48,10 +53,10 @@ def compared(number):
         case, kind, tolerance = draw(number)
     except oracle.Refused:
         return "", ""  # LiteRT has none of the drawn forms
-    for device, options in devices(number):
-        text = compare.compare(case, kind, device, tolerance, **options)
+    for kernels, device, options in settings(number, case, kind):
+        text = compare.compare(case, kind, device, tolerance, kernels, **options)
         if text:
-            return case.name, f"{device}: {text}"
+            return case.name, f"{device} {options}: {text}"
     return case.name, ""
 
 
