@@ -107,6 +107,65 @@ Value exact(Op& op, const Value& value, const TensorInfo& tensor) {
   return zero == 0 ? wide : op.node("Sub", {wide, op.scalar(DType::kDouble, static_cast<double>(zero))});
 }
 
+/// Floats by constant weights of 8 or 4 bits: the kernels quantise each row of the operand when it comes.
+bool is_hybrid(Op& op) {
+  const TensorInfo& w = op.input(1);
+  return op.input(0).type == TensorType::kFloat32 && op.output().type == TensorType::kFloat32 && w.is_constant &&
+         w.is_quantised() && (w.type == TensorType::kInt8 || w.type == TensorType::kInt4) &&
+         std::all_of(w.quantisation.zero_points.begin(), w.quantisation.zero_points.end(),
+                     [](int64_t z) { return z == 0; });
+}
+
+/// Rows as int8 with their scales, and zero points where they have some.
+struct Rows {
+  Value bytes, scales, zeros;
+};
+
+Rows quantised_rows(Op& op, const Value& x, int64_t axis, bool symmetric) {
+  const Values made =
+      op.nodes("DynamicQuantize", {x}, {{"axis", axis}, {"symmetric", int64_t{symmetric ? 1 : 0}}}, 3, kDomain);
+  return {made[0], made[1], made[2]};
+}
+
+/// Sums of such rows as floats, with the bias. `zeros`: those of the rows, where the sums still have their part.
+Value scaled_rows(Op& op, const Value& sums, const Rows& rows, bool symmetric,
+                  const std::vector<int64_t>& weight_sums) {
+  Values operands = {sums, rows.scales, weight_sums.empty() ? Value() : rows.zeros};
+  if (op.has(2)) operands.push_back(op.real(2));
+  return op.node("DynamicScale", operands,
+                 {{"channel_axis", int64_t{1}},
+                  {"symmetric", int64_t{symmetric ? 1 : 0}},
+                  {"w_scales", op.input(1).quantisation.scales},
+                  {"w_sums", weight_sums}},
+                 kDomain);
+}
+
+Value hybrid_convolution(Op& op, const std::vector<int64_t>& perm, const Attributes& attributes) {
+  const Rows rows = quantised_rows(op, op.channels_first(op.real(0)), 1, false);
+  // One image has one zero point, which the product subtracts; in several images each has its own.
+  if (op.input(0).shape[0] == 1) {
+    const Value zero = op.reshape(rows.zeros, {});
+    return scaled_rows(op, op.node("ConvInteger", {rows.bytes, weights(op, perm), zero}, attributes), rows, false, {});
+  }
+  const Value zeros = op.reshape(op.cast(rows.zeros, DType::kDouble), {-1, 1, 1, 1});
+  const Value steps = op.node("Sub", {op.cast(rows.bytes, DType::kDouble), zeros});
+  const Value sums = op.node("Conv", {steps, op.cast(weights(op, perm), DType::kDouble)}, attributes);
+  return scaled_rows(op, sums, rows, false, {});
+}
+
+/// A dense layer of the matrix x.
+Value hybrid_product(Op& op, const Value& x) {
+  const bool symmetric =
+      op.kernels() == Kernels::kReference && !op.option(FullyConnectedOptions::asymmetric_quantize_inputs);
+  const Rows rows = quantised_rows(op, x, 1, symmetric);
+  const ops::Tensor w = permuted(widened(*op.content(1)), {1, 0});
+  const int64_t in = w.shape()[0], out = w.shape()[1];
+  std::vector<int64_t> sums(static_cast<size_t>(symmetric ? 0 : out));
+  for (int64_t i = 0; !symmetric && i < in * out; ++i)
+    sums[static_cast<size_t>(i % out)] += w.as<int8_t>()[static_cast<size_t>(i)];
+  return scaled_rows(op, op.node("MatMulInteger", {rows.bytes, op.constant(w)}), rows, symmetric, sums);
+}
+
 /// A convolution of `group` groups whose weights have the axes of `perm` in the file's order.
 void convert_convolution(Op& op, const Window& window, int64_t group, const std::vector<int64_t>& perm,
                          Activation activation) {
@@ -128,6 +187,8 @@ void convert_convolution(Op& op, const Window& window, int64_t group, const std:
     return op.give(0, op.channels_last(requantised(op, sums, 1, activation)));
   }
   if (x.is_quantised()) op.refuse("this combination of element types is not supported");
+  if (is_hybrid(op))
+    return op.give(0, op.activate(op.channels_last(hybrid_convolution(op, perm, attributes)), activation));
   Values operands = {op.channels_first(op.real(0)), real_weights(op, perm)};
   if (op.has(2)) operands.push_back(op.real(2));
   op.give_real(0, op.activate(op.channels_last(op.node("Conv", operands, attributes)), activation));
@@ -191,6 +252,7 @@ void convert_fully_connected(Op& op) {
     return op.give(0, finish(requantised(op, sums, 1, activation)));
   }
   if (x.is_quantised()) op.refuse("this combination of element types is not supported");
+  if (is_hybrid(op)) return op.give(0, op.activate(finish(hybrid_product(op, rows(op.real(0)))), activation));
   Value product = op.node("MatMul", {rows(op.real(0)), real_weights(op, {1, 0})});
   if (op.has(2)) product = op.node("Add", {product, op.real(2)});
   op.give_real(0, op.activate(finish(product), activation));
@@ -204,6 +266,29 @@ std::pair<int64_t, int64_t> transposed_pads(Op& op, int64_t in, int64_t out, int
   if (expected != in) op.refuse("its result does not have the shape that it asks for", ErrorCode::kInvalidModel);
   const int64_t total = std::max<int64_t>(0, (in - 1) * stride + kernel - out);
   return padding == Padding::kSame ? std::pair{total / 2, total - total / 2} : std::pair<int64_t, int64_t>{0, 0};
+}
+
+/// MediaPipe's Convolution2DTransposeBias in float: x, weights [out, h, w, in], bias; the options are three int32:
+/// padding (1 is SAME, 2 VALID), the stride along a row, the stride along a column.
+void convert_transpose_bias(Op& op) {
+  if (op.info().custom_options.size() < 12) op.refuse("its options are cut off", ErrorCode::kInvalidModel);
+  const auto option = [&](uint64_t i) { return int64_t{load<int32_t>(op.info().custom_options, 4 * i)}; };
+  const int64_t strides[] = {option(2), option(1)};
+  if (op.input(0).is_quantised() || strides[0] < 1 || strides[1] < 1 || op.output().shape.size() != 4)
+    op.refuse("it is supported in float, of images");
+  std::vector<int64_t> pads(4), more(2);
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t in = extent(op, 0, d + 1), kernel = extent(op, 1, d + 1);
+    const int64_t out = option(0) == 1 ? in * strides[d] : (in - 1) * strides[d] + kernel;
+    const int64_t spare = (in - 1) * strides[d] + kernel - out;
+    pads[d] = std::max<int64_t>(spare, 0) / 2;
+    pads[d + 2] = std::max<int64_t>(spare, 0) - pads[d];
+    more[d] = std::max<int64_t>(-spare, 0);
+  }
+  op.give_real(
+      0, op.channels_last(op.node(
+             "ConvTranspose", {op.channels_first(op.real(0)), real_weights(op, {3, 0, 1, 2}), op.real(2)},
+             {{"strides", std::vector<int64_t>{strides[0], strides[1]}}, {"pads", pads}, {"output_padding", more}})));
 }
 
 /// Operands: the result's shape, weights [out, h, w, in], x, perhaps a bias.
@@ -273,6 +358,7 @@ void register_product(Conversions& conversions) {
   conversions.add(BuiltinOperator::kDepthwiseConv2d, convert_depthwise_conv_2d);
   conversions.add(BuiltinOperator::kFullyConnected, convert_fully_connected);
   conversions.add(BuiltinOperator::kTransposeConv, convert_transpose_conv);
+  conversions.add("Convolution2DTransposeBias", convert_transpose_bias);
   conversions.add(BuiltinOperator::kBatchMatmul, convert_batch_matmul);
 }
 

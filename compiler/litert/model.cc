@@ -249,12 +249,102 @@ ops::DType to_dtype(TensorType type, const std::string& what) {
                                            " of LiteRT's schema (a resource or a variant), which is not supported");
 }
 
+namespace {
+
+/// Numbers of a sparse axis, stored in 32, 16 or 8 bits.
+std::vector<int64_t> numbers_of(uint8_t kind, const Table& table) {
+  using Numbers = std::vector<int64_t>;
+  switch (kind) {
+    case 1: return table[Int32Vector::values].to<Numbers>();
+    case 2: return table[Uint16Vector::values].to<Numbers>();
+    case 3: return table[Uint8Vector::values].to<Numbers>();
+    default: fail_damaged();
+  }
+}
+
+/// The axes of a sparse tensor as they are stored, outermost first: those of the tensor in some order, then those of
+/// the blocks that some axes are cut into.
+struct SparseAxis {
+  bool dense = true;
+  int64_t size = 1;                        // of a dense one
+  std::vector<int64_t> segments, indices;  // of another
+  int64_t stride = 0;                      // of the tensor's elements
+};
+
+/// Visits what an axis holds; `place` counts stored entries along the axes outside of it. `visits` ends what a damaged
+/// file would repeat without end.
+void expand(const std::vector<SparseAxis>& axes, size_t depth, int64_t place, int64_t at, Bytes stored, size_t width,
+            ops::Tensor& result, int64_t& visits) {
+  if (--visits < 0) fail_damaged();
+  if (depth == axes.size()) {
+    if (at < 0 || at >= result.size()) fail_damaged();
+    const Bytes element = part(stored, static_cast<uint64_t>(place) * width, width);
+    std::copy(element.begin(), element.end(), result.mutable_data() + static_cast<size_t>(at) * width);
+    return;
+  }
+  const SparseAxis& axis = axes[depth];
+  if (axis.dense) {
+    for (int64_t i = 0; i < axis.size; ++i)
+      expand(axes, depth + 1, place * axis.size + i, at + i * axis.stride, stored, width, result, visits);
+    return;
+  }
+  if (place + 1 >= static_cast<int64_t>(axis.segments.size())) fail_damaged();
+  const int64_t end = axis.segments[static_cast<size_t>(place) + 1];
+  if (end > static_cast<int64_t>(axis.indices.size())) fail_damaged();
+  for (int64_t i = std::max<int64_t>(axis.segments[static_cast<size_t>(place)], 0); i < end; ++i)
+    expand(axes, depth + 1, i, at + axis.indices[static_cast<size_t>(i)] * axis.stride, stored, width, result, visits);
+}
+
+/// A constant that is stored sparse.
+ops::Tensor dense_of(const TensorInfo& tensor, ops::DType dtype) {
+  const auto order = tensor.sparsity[SparsityParameters::traversal_order].to<std::vector<int64_t>>();
+  const auto blocks = tensor.sparsity[SparsityParameters::block_map].to<std::vector<int64_t>>();
+  const auto metadata = tensor.sparsity[SparsityParameters::dim_metadata];
+  const size_t rank = tensor.shape.size();
+  if (order.size() != rank + blocks.size() || metadata.size() != order.size() || ops::packed_bits(dtype) % 8 != 0)
+    fail("tensor '" + tensor.name + "' is stored sparse in a way that is not known");
+  ops::Tensor result(dtype, tensor.shape);
+  std::vector<int64_t> strides(rank, 1), block(rank, 1);
+  for (size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * tensor.shape[d];
+  std::vector<SparseAxis> axes(order.size());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Table table = metadata[i];
+    axes[i].dense = table[DimensionMetadata::format] == 0;
+    axes[i].size = table[DimensionMetadata::dense_size];
+    if (axes[i].dense && (axes[i].size < 0 || axes[i].size > result.size())) fail_damaged();
+    if (!axes[i].dense) {
+      axes[i].segments =
+          numbers_of(table[DimensionMetadata::array_segments_type], table[DimensionMetadata::array_segments]);
+      axes[i].indices =
+          numbers_of(table[DimensionMetadata::array_indices_type], table[DimensionMetadata::array_indices]);
+    }
+  }
+  const auto check = [&](int64_t axis, size_t count) {
+    if (axis < 0 || axis >= static_cast<int64_t>(count)) fail_damaged();
+    return static_cast<size_t>(axis);
+  };
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (const size_t axis = check(order[i], axes.size()); axis >= rank)
+      block[check(blocks[axis - rank], rank)] = axes[i].size;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<size_t>(order[i]);
+    const size_t own = axis < rank ? axis : static_cast<size_t>(blocks[axis - rank]);
+    axes[i].stride = strides[own] * (axis < rank ? block[own] : 1);
+  }
+  int64_t visits = (result.size() + 1) * static_cast<int64_t>(axes.size() + 1);
+  expand(axes, 0, 0, 0, tensor.data, static_cast<size_t>(ops::element_bytes(dtype)), result, visits);
+  return result;
+}
+
+}  // namespace
+
 ops::Tensor content_of(const TensorInfo& tensor) {
   const std::string what = "tensor '" + tensor.name + "'";
-  if (tensor.sparsity.present())
-    throw Error(ErrorCode::kUnsupported, what + " is stored sparse; convert the model without sparse weights");
   if (tensor.type == TensorType::kString) return strings_of(tensor);
   const ops::DType dtype = to_dtype(tensor.type, what);
+  if (tensor.sparsity.present() &&
+      std::none_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t d) { return d < 0; }))
+    return dense_of(tensor, dtype);
   const int64_t bits = ops::packed_bits(dtype);
   if (std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t d) { return d < 0; }))
     fail(what + " is a constant of open shape");
