@@ -98,13 +98,6 @@ void infer_mean(InferContext& context) {
   context.outputs[0] = result;
 }
 
-/// The zero point is added before the sum is rounded, so that a half goes to the even one of the stored integers.
-int32_t xnnpack_mean(int32_t sum, float factor, int32_t zero, const Range& range) {
-  const float value = static_cast<float>(sum) * factor + static_cast<float>(zero);
-  return static_cast<int32_t>(
-      std::nearbyint(std::clamp(value, static_cast<float>(range.low), static_cast<float>(range.high))));
-}
-
 void evaluate_mean(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
@@ -139,8 +132,9 @@ void evaluate_mean(EvalContext& context) {
   for (const int64_t sum : sums) {
     const auto wrapped = static_cast<int32_t>(sum);
     const int64_t value = int64_t{litert::multiply(wrapped, factor)} + y_zero;
-    to.push_back(xnnpack ? xnnpack_mean(wrapped, ratio / static_cast<float>(count), y_zero, range)
-                         : static_cast<int32_t>(std::clamp<int64_t>(value, range.low, range.high)));
+    to.push_back(xnnpack
+                     ? litert::xnnpack_mean(wrapped, ratio / static_cast<float>(count), y_zero, range.low, range.high)
+                     : static_cast<int32_t>(std::clamp<int64_t>(value, range.low, range.high)));
   }
   context.outputs[0] = from_int32s(x.dtype(), result, to);
 }

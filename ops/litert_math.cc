@@ -69,4 +69,9 @@ int32_t multiply_short(int64_t x, FixedPoint factor) {
   return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX));
 }
 
+int32_t xnnpack_mean(int32_t sum, float factor, int32_t zero, int32_t low, int32_t high) {
+  const float value = static_cast<float>(sum) * factor + static_cast<float>(zero);
+  return static_cast<int32_t>(std::nearbyint(std::clamp(value, static_cast<float>(low), static_cast<float>(high))));
+}
+
 }  // namespace tessera::ops::litert

@@ -40,8 +40,8 @@ def oracle_of(case):
 
 
 def compare(case, kind, device="reference", tolerance=TOLERANCE, kernels=None, **options):
-    """ "" or what differs from `kernels`, the default's where they are None. A tolerance is kept with any of them, since
-    they differ among themselves."""
+    """ "" or what differs from `kernels`, the default's where they are None. A tolerance is kept with any of
+    them, as they differ among themselves."""
     try:
         got = run(case.data, case.feeds, device, **options)
     except tessera.Error as error:

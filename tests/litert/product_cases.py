@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from tests.litert.cases import CASES, activation, case, each
+from tests.litert.cases import activation, case, each
 from tests.litert.draw import QUANTISED
 
 SAME, VALID = 0, 1
@@ -18,11 +18,20 @@ def image(d, channels=None, low=4, high=9):
     return (d.between(1, 2), d.between(low, high), d.between(low, high), channels or d.between(1, 8))
 
 
-PRODUCT_TYPES = ("float32", "int8", "uint8", "int16", "int8 per channel", "int16 per channel", "hybrid", "float16 weights")
+PRODUCT_TYPES = (
+    "float32",
+    "int8",
+    "uint8",
+    "int16",
+    "int8 per channel",
+    "int16 per channel",
+    "hybrid",
+    "float16 weights",
+)
 
 
 def product_operands(d, kind, x_shape, weight_shape, channel_axis, channels, given=None):
-    """Input, weights and bias, and the type of the output. `given`: a tensor and its quantisation, instead of an input."""
+    """Input, weights and bias, and the type of the output. `given`: tensor and quantisation, instead of an input."""
     name = kind.split()[0]
     dtype = "float32" if kind in ("float32", "hybrid", "float16 weights") else name
     if given:
@@ -359,8 +368,6 @@ def variables(d):
         d.graph.op("ASSIGN_VARIABLE", [v, results[0]], [])
         results.append(d.op("MUL", [x, d.op("READ_VARIABLE", [v], dtype)], dtype))
     return results
-
-
 
 
 # Signals and complex numbers

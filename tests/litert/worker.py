@@ -5,8 +5,9 @@
     python -m tests.litert.worker damage FIRST COUNT
 
 compare: even numbers are files of one operator, all operators in turn; odd ones are graphs. Half of each also runs on
-the functional simulator, and a quarter with the reference kernels. damage: the same files with some bytes changed are opened and run; each must end in results or
-in one line. Prints a line of JSON for each: number, name, and what is wrong ("" for nothing)."""
+the functional simulator, and a quarter with the reference kernels. damage: the same files with some bytes changed are
+opened and run; each must end in results or in one line. Prints a line of JSON for each: number, name, and what is wrong
+("" for nothing)."""
 
 import json
 import os
@@ -17,8 +18,8 @@ import numpy as np
 
 os.environ.setdefault("TESSERA_CACHE", "off")
 
-import tessera  # noqa: E402
-from tests.litert import cases, classes, compare, graphs, oracle, product_cases  # noqa: E402, F401
+import tessera
+from tests.litert import cases, classes, compare, graphs, oracle, product_cases  # noqa: F401
 
 NAMES = sorted(cases.CASES)
 # Errors of real operators add up in a graph.
@@ -92,7 +93,9 @@ def findings(mode, first, count, timeout=600):
     env = dict(os.environ, TESSERA_MEMORY_LIMIT="256M") if mode == "damage" else dict(os.environ)
     while at < first + count:
         words = [sys.executable, "-m", "tests.litert.worker", mode, str(at), str(first + count - at)]
-        run = subprocess.run(words, capture_output=True, text=True, errors="replace", env=env, timeout=timeout, check=False)
+        run = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", env=env, timeout=timeout, check=False
+        )
         lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[")]
         found += [tuple(line) for line in lines if line[2]]
         done += sum(1 for line in lines if line[1])
