@@ -73,6 +73,7 @@ OPTIONS = {
     "MULTINOMIAL": "Random",
     "RANDOM_UNIFORM": "Random",
     "RNN": "RNN",
+    "STABLEHLO_COMPOSITE": "StableHLOComposite",
     "SPACE_TO_BATCH_ND": "SpaceToBatchND",
     "SVDF": "SVDF",
     "TOPK_V2": "TopKV2",
@@ -85,7 +86,7 @@ OPTIONS = {
 
 
 def options_name(operator):
-    if operator.startswith("STABLEHLO_"):
+    if operator.startswith("STABLEHLO_") and operator not in OPTIONS:
         return "Stablehlo" + "".join(word.capitalize() for word in operator.split("_")[1:]) + "Options"
     return OPTIONS.get(operator, "".join(word.capitalize() for word in operator.split("_"))) + "Options"
 

@@ -472,7 +472,26 @@ def stablehlo_pad(d):
     )  # fmt: skip
 
 
+@case("STABLEHLO_COMPOSITE")
+def composite(d):
+    shape = d.shape(1, 3)
+    x, y = d.input(shape, "float32"), d.input(shape, "float32")
+    graph, ports = body(d, "decomposition", [shape, shape])
+    product = graph.op("MUL", ports, [graph.tensor("product", shape, "float32")])
+    graph.outputs(graph.op("SUB", [product, ports[0]], [graph.tensor("result", shape, "float32")]))
+    options = {"name": "drawn.composite", "compositeAttributes": np.frombuffer(flexbuffer(a=1), np.uint8)}
+    return d.op("STABLEHLO_COMPOSITE", [x, y], "float32", decompositionSubgraphIndex=1, **options)
+
+
 # Numbers of chance: only type and shape are compared
+
+
+@case("MULTINOMIAL")
+def multinomial(d):
+    logits = d.input((d.between(1, 3), d.between(1, 5)), "float32")
+    return d.op(
+        "MULTINOMIAL", [logits, d.constant(np.int32(d.between(1, 6)))], d.pick("int32", "int64"), seed=3, seed2=5
+    )
 
 
 @each("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL")
