@@ -133,7 +133,7 @@ void evaluate_mean(EvalContext& context) {
     const auto wrapped = static_cast<int32_t>(sum);
     const int64_t value = int64_t{litert::multiply(wrapped, factor)} + y_zero;
     to.push_back(xnnpack
-                     ? litert::xnnpack_mean(wrapped, ratio / static_cast<float>(count), y_zero, range.low, range.high)
+                     ? litert::mean_in_float(wrapped, ratio / static_cast<float>(count), y_zero, range.low, range.high)
                      : static_cast<int32_t>(std::clamp<int64_t>(value, range.low, range.high)));
   }
   context.outputs[0] = from_int32s(x.dtype(), result, to);

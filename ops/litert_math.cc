@@ -61,17 +61,17 @@ FixedPoint mean_factor(float ratio, int64_t count) {
   return {static_cast<int32_t>((static_cast<int64_t>(factor.multiplier) << bits) / count), factor.shift - bits};
 }
 
+int32_t mean_in_float(int32_t sum, float factor, int32_t zero, int32_t low, int32_t high) {
+  const float value = static_cast<float>(sum) * factor + static_cast<float>(zero);
+  return static_cast<int32_t>(std::nearbyint(std::clamp(value, static_cast<float>(low), static_cast<float>(high))));
+}
+
 int32_t multiply_short(int64_t x, FixedPoint factor) {
   const int64_t reduced = factor.multiplier < 0x7FFF0000 ? (factor.multiplier + (1 << 15)) >> 16 : 0x7FFF;
   const int shift = 15 - factor.shift;
   const int64_t half = shift > 0 ? int64_t{1} << (shift - 1) : 0;
   const int64_t value = shift < 63 ? (x * reduced + half) >> std::max(shift, 0) : 0;
   return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX));
-}
-
-int32_t xnnpack_mean(int32_t sum, float factor, int32_t zero, int32_t low, int32_t high) {
-  const float value = static_cast<float>(sum) * factor + static_cast<float>(zero);
-  return static_cast<int32_t>(std::nearbyint(std::clamp(value, static_cast<float>(low), static_cast<float>(high))));
 }
 
 }  // namespace tessera::ops::litert

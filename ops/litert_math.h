@@ -29,8 +29,8 @@ int32_t multiply_short(int64_t x, FixedPoint factor);
 /// more bits as fit, divided by the count.
 FixedPoint mean_factor(float ratio, int64_t count);
 
-/// XNNPACK's mean of a sum: the zero point is added before the rounding, so that a half goes to the even one of the
+/// XNNPACK's mean: sum * factor + zero, rounded to even with the zero point, so that a half goes to the even one of the
 /// stored integers.
-int32_t xnnpack_mean(int32_t sum, float factor, int32_t zero, int32_t low, int32_t high);
+int32_t mean_in_float(int32_t sum, float factor, int32_t zero, int32_t low, int32_t high);
 
 }  // namespace tessera::ops::litert

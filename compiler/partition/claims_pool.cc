@@ -299,7 +299,7 @@ std::optional<Claim> claim_reduce_mean(NodeOp op) {
   return c;
 }
 
-/// litert Mean: by proof over all sums.
+/// litert Mean, by proof over all sums.
 std::optional<Claim> claim_litert_mean(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0);
   if (!x || !is_byte(nn::dtype_of(x)) || nn::constant_value(x) || !has_elements(x)) return std::nullopt;
@@ -312,17 +312,17 @@ std::optional<Claim> claim_litert_mean(NodeOp op) {
   for (const int64_t axis : node.get_ints("axes"))
     reduced[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = true;
   const int64_t count = reduced_count(shape, reduced);
-  if (count > (int64_t{1} << 22)) return std::nullopt;
   const float multiplier = qx.s() / qy.s() / static_cast<float>(count);
-  Claim c = base_claim(op, {x});
   const bool xnnpack = node.get_string("kernel", "xnnpack") == "xnnpack";
   const ops::litert::FixedPoint factor = ops::litert::mean_factor(qx.s() / qy.s(), count);
   const Range to = range_of(dtype);
   auto stage = fit_sum(count, count, qx, qy, multiplier, [&](int64_t s) -> std::optional<int32_t> {
-    if (xnnpack) return ops::litert::xnnpack_mean(static_cast<int32_t>(s), multiplier, qy.z(), to.low, to.high);
-    return std::clamp(ops::litert::multiply(static_cast<int32_t>(s), factor) + qy.z(), to.low, to.high);
+    const auto sum = static_cast<int32_t>(s);
+    if (xnnpack) return ops::litert::mean_in_float(sum, multiplier, qy.z(), to.low, to.high);
+    return std::clamp(ops::litert::multiply(sum, factor) + qy.z(), to.low, to.high);
   });
   if (!stage) return std::nullopt;
+  Claim c = base_claim(op, {x});
   c.op.what = graph::Reduce{npu::Pool::Kind::kSum, std::move(reduced), qx.z(), std::move(*stage)};
   return c;
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks as .tflite files, by their published architectures with seeded weights: the reference networks of MLPerf Tiny
-and MobileNetV2, in float32 as the builder writes them, or quantised by ai-edge-quantizer with calibration."""
+"""Networks as .tflite files, by their published architectures with seeded weights: the reference networks of MLPerf
+Tiny and MobileNetV2, in float32 as the builder writes them, or quantised by ai-edge-quantizer with calibration."""
 
 import os
 import tempfile
@@ -43,8 +43,15 @@ class Layers:
         n, _, _, c = self.shape
         w = self._weights((out, *kernel, c), kernel[0] * kernel[1] * c)
         return self._add(
-            "CONV_2D", [self.value, w, self._bias(out)], (n, *self._window(kernel, stride, padding), out), version=1,
-            padding=padding, strideH=stride[0], strideW=stride[1], dilationHFactor=1, dilationWFactor=1,
+            "CONV_2D",
+            [self.value, w, self._bias(out)],
+            (n, *self._window(kernel, stride, padding), out),
+            version=1,
+            padding=padding,
+            strideH=stride[0],
+            strideW=stride[1],
+            dilationHFactor=1,
+            dilationWFactor=1,
             fusedActivationFunction=activation,
         )
 
@@ -52,9 +59,17 @@ class Layers:
         n, _, _, c = self.shape
         w = self._weights((1, *kernel, c), kernel[0] * kernel[1])
         return self._add(
-            "DEPTHWISE_CONV_2D", [self.value, w, self._bias(c)], (n, *self._window(kernel, stride, padding), c),
-            version=1, padding=padding, strideH=stride[0], strideW=stride[1], dilationHFactor=1, dilationWFactor=1,
-            depthMultiplier=1, fusedActivationFunction=activation,
+            "DEPTHWISE_CONV_2D",
+            [self.value, w, self._bias(c)],
+            (n, *self._window(kernel, stride, padding), c),
+            version=1,
+            padding=padding,
+            strideH=stride[0],
+            strideW=stride[1],
+            dilationHFactor=1,
+            dilationWFactor=1,
+            depthMultiplier=1,
+            fusedActivationFunction=activation,
         )
 
     def separable(self, out, stride=(1, 1), kernel=(3, 3), activation=RELU):
@@ -63,22 +78,36 @@ class Layers:
     def dense(self, out, activation=NONE):
         w = self._weights((out, self.shape[-1]), self.shape[-1])
         return self._add(
-            "FULLY_CONNECTED", [self.value, w, self._bias(out)], (self.shape[0], out), version=1,
+            "FULLY_CONNECTED",
+            [self.value, w, self._bias(out)],
+            (self.shape[0], out),
+            version=1,
             fusedActivationFunction=activation,
         )
 
     def average(self):
         """Over the image, as a pool; flat."""
         n, h, w, c = self.shape
-        self._add("AVERAGE_POOL_2D", [self.value], (n, 1, 1, c), version=1, padding=VALID, strideH=h, strideW=w,
-                  filterHeight=h, filterWidth=w, fusedActivationFunction=NONE)
+        self._add(
+            "AVERAGE_POOL_2D",
+            [self.value],
+            (n, 1, 1, c),
+            version=1,
+            padding=VALID,
+            strideH=h,
+            strideW=w,
+            filterHeight=h,
+            filterWidth=w,
+            fusedActivationFunction=NONE,
+        )
         return self._add("RESHAPE", [self.value, self.graph.constant(np.array([n, c], np.int32))], (n, c))
 
     def mean(self):
         """Over the image, as a mean."""
         n, _, _, c = self.shape
-        return self._add("MEAN", [self.value, self.graph.constant(np.array([1, 2], np.int32))], (n, c), version=1,
-                         keepDims=False)
+        return self._add(
+            "MEAN", [self.value, self.graph.constant(np.array([1, 2], np.int32))], (n, c), version=1, keepDims=False
+        )
 
     def plus(self, other, activation=NONE):
         return self._add("ADD", [self.value, other], self.shape, version=1, fusedActivationFunction=activation)
@@ -147,7 +176,13 @@ def mobilenet_v2(extent=224, width=1.0):
 
     net = Layers((1, extent, extent, 3), 6).conv(channels(32), stride=(2, 2), activation=RELU6)
     for expansion, out, repeats, first in (
-        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
     ):
         for i in range(repeats):
             stride, before, shape = first if i == 0 else 1, net.value, net.shape

@@ -4,13 +4,14 @@ compared without LiteRT. The others are built and quantised here and compared wi
 the default kernels and the reference kernels."""
 
 import json
+import os
 import pathlib
 import subprocess
 
+import _tessera
 import numpy as np
 import pytest
 
-import _tessera
 import tessera
 
 DATA = pathlib.Path(__file__).parent / "data"
@@ -60,8 +61,17 @@ def test_commands(tmp_path):
     assert made.returncode == 0, made.stderr
     for kernels, model in (("xnnpack", artifact), ("reference", KEYWORD)):
         words = () if model == artifact else ("--config", "npu64", "--litert-kernels", kernels)
-        ran = command("run", model, *words, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npz", "--stats",
-                      tmp_path / "s.json")
+        ran = command(
+            "run",
+            model,
+            *words,
+            "--input",
+            tmp_path / "x.npy",
+            "--output",
+            tmp_path / "y.npz",
+            "--stats",
+            tmp_path / "s.json",
+        )
         assert ran.returncode == 0, ran.stderr
         assert np.array_equal(np.load(tmp_path / "y.npz")["output"], recorded()[kernels][0])
         assert json.loads((tmp_path / "s.json").read_text())
@@ -69,6 +79,26 @@ def test_commands(tmp_path):
     assert told.returncode == 0 and "QLinearConv" in told.stdout
     wrong = command("run", KEYWORD, "--litert-kernels", "gpu", "--random-inputs", "1")
     assert wrong.returncode != 0 and "xnnpack or reference" in wrong.stderr
+
+
+def test_three_lines_of_the_guide(tmp_path):
+    """docs/litert.md, as it is typed."""
+    root = pathlib.Path(__file__).resolve().parent.parent.parent
+    lines = [line.strip() for line in (root / "docs" / "litert.md").read_text().splitlines()]
+    first = next(i for i, line in enumerate(lines) if line.startswith("model="))
+    typed = "\n".join(["set -e", *lines[first : first + 3]]).replace("model=", f"model={root}/")
+    program = pathlib.Path(_tessera.__file__).parent.parent / "bin"
+    done = subprocess.run(
+        ["bash", "-c", typed],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PATH": f"{program}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cycles" in done.stdout + done.stderr and json.loads((tmp_path / "stats.json").read_text())
 
 
 def interpreted(data, x, kernels):
@@ -109,8 +139,16 @@ def test_float_network_is_quantised(tmp_path):
     samples = np.concatenate(list(networks.feeds_of((1, 32, 32, 3), 8)))
     np.savez(tmp_path / "samples.npz", input=samples)
     quantised = tmp_path / "int8.onnx"
-    done = command("quantize", tmp_path / "float.tflite", "--calibrate", tmp_path / "samples.npz", "-o", quantised,
-                   "--engine", "onnxruntime")
+    done = command(
+        "quantize",
+        tmp_path / "float.tflite",
+        "--calibrate",
+        tmp_path / "samples.npz",
+        "-o",
+        quantised,
+        "--engine",
+        "onnxruntime",
+    )
     assert done.returncode == 0, done.stderr
     where = _tessera.PredictedModel(quantised.read_bytes(), {}).placement("npu256", {})
     assert where["macs_npu"] > 0.99 * (where["macs_npu"] + where["macs_cpu"])
