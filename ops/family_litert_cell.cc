@@ -19,7 +19,8 @@ constexpr size_t kX = 0, kWeights = 1, kRecurrent = 5, kPeephole = 9, kBias = 12
                  kProjectionBias = 17, kHidden = 18, kCell = 19, kNorm = 20, kOperands = 24;
 enum Gate : size_t { kInput, kForget, kUpdate, kOutput };
 
-/// x [steps, batch, inputs]; the state is [batch, outputs] and [batch, units]. Result [steps, batch, outputs].
+/// x [steps, batch, inputs]; the state is [batch, outputs] and [batch, units]. Results [steps, batch, outputs], and the
+/// state behind the last step.
 void infer_lstm(InferContext& c) {
   for (size_t i = 0; i < kOperands; ++i)
     if (c.has(i)) require_type(c.node, c.input(i).dtype, set_of({DType::kFloat}), "an operand");
@@ -30,6 +31,7 @@ void infer_lstm(InferContext& c) {
   if (c.has(kWeights) != c.has(kRecurrent) || c.has(kWeights) != c.has(kBias))
     c.node.fail(ErrorCode::kInvalidModel, "the input gate must have all of its operands, or none");
   c.outputs[0] = of_rank(DType::kFloat, 3);
+  for (size_t i = 1; i < c.outputs.size(); ++i) c.outputs[i] = i == 1 ? hidden : cell;
   if (!x.ranked || !hidden.is_static() || !cell.is_static()) return;
   const int64_t inputs = x.shape[2], outputs = hidden.shape[1], units = cell.shape[1];
   const auto expect = [&](size_t i, const Shape& shape) {
@@ -150,7 +152,8 @@ class Cell {
 };
 
 void evaluate_lstm(EvalContext& c, const std::vector<TypeInfo>& types) {
-  Tensor out(DType::kFloat, types[0].shape);
+  Tensor out(DType::kFloat, types[0].shape), last_hidden(DType::kFloat, c.input(kHidden).shape()),
+      last_cell(DType::kFloat, c.input(kCell).shape());
   const Shape& shape = c.input(kX).shape();
   const int64_t steps = shape[0], batch = shape[1], inputs = shape[2], outputs = out.shape()[2],
                 units = c.input(kCell).shape()[1];
@@ -169,15 +172,19 @@ void evaluate_lstm(EvalContext& c, const std::vector<TypeInfo>& types) {
       lstm.step(elements<float>(c.input(kX)) + at * inputs, hidden, cell);
       std::copy(hidden.begin(), hidden.end(), mutable_elements<float>(out) + at * outputs);
     }
+    std::copy(hidden.begin(), hidden.end(), mutable_elements<float>(last_hidden) + b * outputs);
+    std::copy(cell.begin(), cell.end(), mutable_elements<float>(last_cell) + b * units);
   }
   c.outputs[0] = std::move(out);
+  if (c.outputs.size() > 1) c.outputs[1] = std::move(last_hidden);
+  if (c.outputs.size() > 2) c.outputs[2] = std::move(last_cell);
 }
 
 }  // namespace
 
 void register_litert_cell(Registry& r) {
   add(r, "Lstm", 1, {20, 24}, infer_lstm, evaluate_lstm, {"activation", "cell_clip", "projection_clip", "reverse"},
-      kOne, kLitert);
+      {1, 3}, kLitert);
 }
 
 }  // namespace tessera::ops

@@ -244,8 +244,9 @@ PYBIND11_MODULE(_tessera, m) {
                        bool check_races, std::optional<uint64_t> poison, std::optional<uint64_t> base_address,
                        const std::map<std::string, std::string>& compile_options, bool profile,
                        const std::optional<std::string>& trusted_keys, const py::object& progress,
-                       const std::map<std::string, py::object>& external) {
+                       const std::map<std::string, py::object>& external, bool keep_state) {
              SessionOptions options;
+             options.keep_state = keep_state;
              options.import.external = external_data(external);
              options.progress = observer_of(progress);
              options.device = device;
@@ -271,7 +272,7 @@ PYBIND11_MODULE(_tessera, m) {
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
            py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"),
            py::arg("compile_options"), py::arg("profile"), py::arg("trusted_keys"), py::arg("progress"),
-           py::arg("external"))
+           py::arg("external"), py::arg("keep_state"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("overridable", [](const Session& s) { return to_python(s.overridable()); })
@@ -306,6 +307,7 @@ PYBIND11_MODULE(_tessera, m) {
              return s.to_device(value.tensor);
            })
       .def("prepare", &Session::prepare)
+      .def("reset_state", &Session::reset_state, py::call_guard<py::gil_scoped_release>())
       .def("searching", &Session::searching)
       .def("finish_search", &Session::finish_search, py::call_guard<py::gil_scoped_release>())
       .def("stats_json", [](const Session& s) { return s.stats_json(); })

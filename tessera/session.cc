@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "compiler/litert/states.h"
 #include "driver/registry.h"
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
@@ -67,6 +68,8 @@ struct Session::State {
   SessionOptions options;
   std::string path, bytes;  // of the ONNX model; `bytes` when it has no path
   std::vector<Port> inputs, outputs, overridable;
+  std::vector<Port> shown_inputs, shown_outputs;  // without what carries states, which stands behind
+  std::vector<ops::Value> states;                 // that the last run has left; empty before the first
   std::vector<program::Past> pasts;
   std::map<std::string, std::vector<size_t>> growing;  // dimensions of inputs for which one compilation serves
   isa::MachineConfig config;
@@ -129,6 +132,27 @@ struct Session::State {
     }
   }
 
+  void show_ports() {
+    const auto shown = [](const std::vector<Port>& ports) {
+      std::vector<Port> result;
+      std::copy_if(ports.begin(), ports.end(), std::back_inserter(result),
+                   [](const Port& port) { return !litert::is_state(port.name); });
+      return result;
+    };
+    shown_inputs = shown(inputs), shown_outputs = shown(outputs);
+  }
+
+  /// What an input gets that no feed gives: whether the run is the first one, or a state. States have one order among
+  /// inputs and outputs.
+  ops::Value state_of(size_t input) const {
+    const Port& port = inputs[input];
+    const bool first = states.empty();
+    if (port.name != litert::kFirstRun && !first) return states[input - shown_inputs.size() - 1];
+    ops::Tensor tensor(port.dtype, port.shape);
+    if (port.name == litert::kFirstRun) tensor.as_mutable<bool>()[0] = first;
+    return ops::Value(std::move(tensor));
+  }
+
   void open(std::string content, bool from_file) {
     if (is_artifact(content) || (from_file && path.ends_with(".tsr"))) {
       if (reference())
@@ -146,6 +170,7 @@ struct Session::State {
         outputs.push_back(std::move(port));
       }
       pasts = loaded->growth.pasts;
+      show_ports();
       open_device();
       return;
     }
@@ -164,6 +189,7 @@ struct Session::State {
       overridable = std::move(found.overridable), pasts = std::move(found.pasts);
       if (options.compile.max_length > 0) growing = std::move(found.growing);
     }
+    show_ports();
     const auto open = [&](const Port& port) {
       const auto axes = growing.find(port.name);
       const size_t growing_axes = axes == growing.end() ? 0 : axes->second.size();
@@ -325,8 +351,8 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-const std::vector<Port>& Session::inputs() const { return state_->inputs; }
-const std::vector<Port>& Session::outputs() const { return state_->outputs; }
+const std::vector<Port>& Session::inputs() const { return state_->shown_inputs; }
+const std::vector<Port>& Session::outputs() const { return state_->shown_outputs; }
 const std::vector<Port>& Session::overridable() const { return state_->overridable; }
 bool Session::loads_artifact() const { return state_->loaded != nullptr; }
 const std::vector<program::Past>& Session::pasts() const { return state_->pasts; }
@@ -361,7 +387,7 @@ std::vector<ops::Value> Session::run(const NamedValues& feeds, const std::vector
   std::vector<WantedOutput> wanted;
   for (const std::string& name : names) wanted.push_back({name, false});
   if (names.empty())
-    for (const Port& port : state_->outputs) wanted.push_back({port.name, false});
+    for (const Port& port : state_->shown_outputs) wanted.push_back({port.name, false});
   std::vector<ops::Value> results;
   for (Bound& bound : run_bound(bounds, wanted)) results.push_back(std::move(std::get<ops::Value>(bound)));
   return results;
@@ -381,16 +407,20 @@ std::vector<Bound> Session::run_bound(const NamedBounds& feeds, const std::vecto
     values.push_back(found->second);
     return true;
   };
-  for (const Port& port : s.inputs)
+  for (const Port& port : s.shown_inputs)
     if (!take(port))
       throw Error(ErrorCode::kInvalidArgument,
-                  "input '" + port.name + "' is missing; the model takes " + known_names(s.inputs));
+                  "input '" + port.name + "' is missing; the model takes " + known_names(s.shown_inputs));
+  for (size_t i = s.shown_inputs.size(); i < s.inputs.size(); ++i) {
+    ports.push_back(&s.inputs[i]);
+    values.emplace_back(s.state_of(i));
+  }
   for (const Port& port : s.overridable) take(port);
   for (const auto& feed : feeds) input_port(*this, feed.first);
   std::vector<size_t> chosen;
   std::vector<bool> on_device(s.outputs.size(), false);
   for (const WantedOutput& output : wanted) {
-    chosen.push_back(index_of(s.outputs, output.name, "output", "gives"));
+    chosen.push_back(index_of(s.shown_outputs, output.name, "output", "gives"));
     if (output.on_device) on_device[chosen.back()] = true;
   }
   State::Entry& entry = s.find(ports, values);
@@ -414,9 +444,17 @@ std::vector<Bound> Session::run_bound(const NamedBounds& feeds, const std::vecto
     results = entry.executor->run_bound(values, on_device, run);
   }
   s.last = &entry;
+  s.states.clear();
+  for (size_t i = s.shown_outputs.size(); s.options.keep_state && i < s.outputs.size(); ++i)
+    s.states.push_back(std::get<ops::Value>(results[i]));
   std::vector<Bound> out;
   for (size_t i : chosen) out.push_back(results[i]);
   return out;
+}
+
+void Session::reset_state() {
+  const std::lock_guard lock(state_->mutex);
+  state_->states.clear();
 }
 
 DeviceTensor Session::to_device(const ops::Tensor& tensor) const {
@@ -460,7 +498,7 @@ void Session::prepare(const std::vector<std::map<std::string, ops::Shape>>& shap
   if (s.reference() || s.loaded != nullptr)
     throw Error(ErrorCode::kInvalidArgument, "programs are prepared of an ONNX model on a machine");
   for (auto wanted = shapes.rbegin(); wanted != shapes.rend(); ++wanted) {  // the newest wish comes first
-    for (const auto& [name, shape] : *wanted) index_of(s.inputs, name, "input", "takes");
+    for (const auto& [name, shape] : *wanted) index_of(s.shown_inputs, name, "input", "takes");
     State::Given given;
     for (const Port& port : s.inputs) {
       if (!is_dynamic(port)) continue;

@@ -43,6 +43,8 @@ struct SessionOptions {
   std::optional<uint64_t> heap_base;        // first address of device memory
   std::optional<std::string> trusted_keys;  // file or folder of public keys: artifacts must be signed with one of them
   bool profile = true;                      // keep figures of each instruction, for stats and trace; makes `rtl` slower
+  /// Whether a LiteRT model's variables and the states of its cells go on from one run to the next.
+  bool keep_state = true;
   /// Called while a program of the NPU waits for its turn or runs (driver/device.h), on the thread of the run.
   std::function<void(bool waiting, uint64_t instructions)> progress;
 };
@@ -86,6 +88,8 @@ class Session {
   bool searching() const;
   /// Until nothing is looked for.
   void finish_search() const;
+  /// Variables and states of a LiteRT model have their initial values again.
+  void reset_state();
   /// Copies a tensor to the device. Errors: kDoesNotFit, kUnsupported (strings; the reference device).
   DeviceTensor to_device(const ops::Tensor& tensor) const;
 

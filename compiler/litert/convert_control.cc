@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IF, WHILE, variables and compositions. Variables become plain values: what was assigned last is what is read. They
-// begin anew in every run, and a body may read but not assign them.
+// IF, WHILE, variables and compositions. Variables become plain values: what was assigned last is what is read, in the
+// run before where this one has not (states.h). A body may read but not assign them.
 #include "compiler/litert/build.h"
 
 namespace tessera::litert {
@@ -46,6 +46,7 @@ void convert_while(Op& op) {
 void convert_call_once(Op& op) {
   const int32_t subgraph = op.option(CallOnceOptions::init_subgraph_index);
   op.graph().inline_subgraph(subgraph, {}, "once" + std::to_string(subgraph) + "/");
+  op.graph().carry_variables();
 }
 
 /// A composition has a decomposition, which says the same.
@@ -55,9 +56,8 @@ void convert_composite(Op& op) {
 }
 
 void convert_var_handle(Op& op) {
-  const std::string container(op.option(VarHandleOptions::container)), name(op.option(VarHandleOptions::shared_name));
   op.output(0);
-  op.graph().handles()[op.info().outputs[0]] = container + "/" + name;
+  op.graph().handles()[op.info().outputs[0]] = variable_name(op.info());
 }
 
 std::string variable(Op& op) {
@@ -70,7 +70,7 @@ std::string variable(Op& op) {
 void convert_assign_variable(Op& op) {
   Variables& variables = op.graph().variables();
   if (variables.fixed) op.refuse("a variable that a body assigns is not supported");
-  variables.values[variable(op)] = op.value(1);
+  variables.values[variable(op)] = {op.value(1), &op.input(1)};
 }
 
 void convert_read_variable(Op& op) {
@@ -78,7 +78,7 @@ void convert_read_variable(Op& op) {
   const auto found = op.graph().variables().values.find(name);
   if (found == op.graph().variables().values.end())
     op.refuse("variable '" + name + "' is read before it is assigned", ErrorCode::kInvalidModel);
-  op.give(0, found->second);
+  op.give(0, found->second.value);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent cells. A state begins with zeros in every run, as after Interpreter.reset_all_variables(). A plain LSTM or
-// RNN becomes ONNX's, whose products `tessera quantize` puts on the NPU; other LSTMs are an operator of domain litert.
+// Recurrent cells. A state begins with zeros and goes on in the next run (states.h). A plain LSTM or RNN becomes
+// ONNX's, whose products `tessera quantize` puts on the NPU; other LSTMs are an operator of domain litert.
 #include <algorithm>
 
 #include "compiler/litert/build.h"
@@ -56,7 +56,10 @@ Value plain_lstm(Op& op, const Value& x, const LstmDirection& d) {
     operands.push_back(
         unsqueeze(op, concat(op, {op.real(d.weights + 8), op.real(d.weights + 10), op.real(d.weights + 9)}, 0), {0}));
   const Attributes attributes = {{"hidden_size", units}, {"direction", std::string(d.reverse ? "reverse" : "forward")}};
-  return squeeze(op, op.node("LSTM", operands, attributes), {1});
+  const Values results = op.nodes("LSTM", operands, attributes, 3);
+  op.set_state(d.hidden, squeeze(op, results[1], {0}));
+  op.set_state(d.cell, squeeze(op, results[2], {0}));
+  return squeeze(op, results[0], {1});
 }
 
 Value lstm(Op& op, const Value& x, const LstmDirection& d) {
@@ -67,12 +70,15 @@ Value lstm(Op& op, const Value& x, const LstmDirection& d) {
   add(d.hidden);
   add(d.cell);
   for (size_t gate = 0; d.norms != 0 && gate < 4; ++gate) add(d.norms + gate);
-  return op.node("Lstm", operands,
-                 {{"activation", d.activation},
-                  {"cell_clip", d.cell_clip},
-                  {"projection_clip", d.projection_clip},
-                  {"reverse", int64_t{d.reverse}}},
-                 kDomain);
+  const Values results = op.nodes("Lstm", operands,
+                                  {{"activation", d.activation},
+                                   {"cell_clip", d.cell_clip},
+                                   {"projection_clip", d.projection_clip},
+                                   {"reverse", int64_t{d.reverse}}},
+                                  3, kDomain);
+  op.set_state(d.hidden, results[1]);
+  op.set_state(d.cell, results[2]);
+  return results[0];
 }
 
 void require_real(Op& op) {
@@ -159,11 +165,12 @@ Value rnn(Op& op, const Value& x, size_t first, const std::string& activation, b
   if (line) attributes["activation_alpha"] = std::vector<float>{1.0F};
   if (line) attributes["activation_beta"] = std::vector<float>{0.0F};
   if (activation == "Relu6" || activation == "ReluN1To1") op.refuse("this activation of a cell is not supported");
-  const Value y = op.node("RNN",
-                          {x, unsqueeze(op, op.real(first), {0}), unsqueeze(op, op.real(first + 1), {0}), bias, "",
-                           unsqueeze(op, op.real(first + 3), {0})},
-                          attributes);
-  return squeeze(op, y, {1});
+  const Values results = op.nodes("RNN",
+                                  {x, unsqueeze(op, op.real(first), {0}), unsqueeze(op, op.real(first + 1), {0}), bias,
+                                   "", unsqueeze(op, op.real(first + 3), {0})},
+                                  attributes, 2);
+  op.set_state(first + 3, squeeze(op, results[1], {0}));
+  return squeeze(op, results[0], {1});
 }
 
 void convert_rnn(Op& op) {
@@ -205,6 +212,7 @@ void convert_svdf(Op& op) {
   const Value features = op.node("MatMul", {op.real(0), op.transpose(op.real(1), {1, 0})});
   const Value before = op.reshape(op.real(4), {batch, filters, memory});
   const Value now = concat(op, {slice(op, before, 1, INT64_MAX, 2), unsqueeze(op, features, {2})}, 2);
+  op.set_state(4, op.reshape(now, state));
   const Attributes drop = {{"keepdims", int64_t{0}}};
   const Value sums = op.node("ReduceSum", {op.node("Mul", {now, op.real(2)}), op.ints({2})}, drop);
   Value y = op.node("ReduceSum", {op.reshape(sums, {batch, filters / rank, rank}), op.ints({2})}, drop);

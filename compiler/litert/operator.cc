@@ -88,7 +88,7 @@ Value Graph::value(int32_t tensor) {
   if (info.is_constant) {
     add_initializer(name, content_of(info));
   } else if (info.is_variable) {
-    add_initializer(name, ops::Tensor(to_dtype(info.type, "tensor '" + info.name + "'"), info.shape));
+    return state(tensor);
   } else {
     return name;
   }
@@ -109,8 +109,11 @@ Value Graph::fresh(const std::string& stem) {
 }
 
 void Graph::add_port(int32_t tensor, onnx_proto::ValueInfoProto& port) {
-  const TensorInfo& info = subgraph().tensors.at(static_cast<size_t>(tensor));
-  port.set_name(value(tensor));
+  add_port(value(tensor), subgraph().tensors.at(static_cast<size_t>(tensor)), port);
+}
+
+void Graph::add_port(const Value& name, const TensorInfo& info, onnx_proto::ValueInfoProto& port) {
+  port.set_name(name);
   auto& type = *port.mutable_type()->mutable_tensor_type();
   type.set_elem_type(static_cast<int32_t>(to_dtype(info.type, "tensor '" + info.name + "'")));
   for (const int64_t extent : info.shape) {
@@ -124,6 +127,7 @@ void Graph::convert() {
   for (const int32_t tensor : subgraph().inputs) add_port(tensor, *proto_.add_input());
   convert_operators();
   for (const int32_t tensor : subgraph().outputs) add_port(tensor, *proto_.add_output());
+  carry_states_on();
 }
 
 namespace {

@@ -32,9 +32,15 @@ enum class Kernels : uint8_t {
   kReference,  // the reference kernels
 };
 
-/// Variables of a model by name, and their present values. A run begins with what CALL_ONCE assigns.
+/// A value and the tensor whose type and shape it has.
+struct Present {
+  Value value;
+  const TensorInfo* like = nullptr;
+};
+
+/// Variables of a model by name, and their present values.
 struct Variables {
-  std::map<std::string, Value> values;
+  std::map<std::string, Present> values;
   bool fixed = false;  // inside of a body, which may read them only
 };
 
@@ -59,6 +65,11 @@ class Graph {
   /// Two subgraphs as the body of Loop: the second, then whether the first wants another turn.
   onnx_proto::GraphProto loop_body(int32_t condition, int32_t body, const std::string& prefix);
   Variables& variables() { return *variables_; }
+  /// Values that variables have before a run: these in the first one, what the run before has left in others. Those
+  /// that no operator assigns keep their value.
+  void carry_variables();
+  /// What a tensor that is a state holds behind a run.
+  void set_state(int32_t tensor, const Value& value) { states_[tensor] = value; }
   /// Names of variables by the tensors that are handles to them.
   std::map<int32_t, std::string>& handles() { return handles_; }
 
@@ -71,6 +82,15 @@ class Graph {
   void add_outputs(const std::string& condition);
   void add_port(int32_t tensor, onnx_proto::ValueInfoProto& port);
   void add_initializer(const Value& name, const ops::Tensor& tensor);
+  /// What a tensor that is a state holds before the run; zeros inside of a body.
+  Value state(int32_t tensor);
+  /// Outputs for all states.
+  void carry_states_on();
+  /// An input of the model that carries a state of this name, or the value before in the first run.
+  Value carried(const std::string& name, const TensorInfo& like, const Value& first);
+  /// The output of the model that carries a state on.
+  void carry_on(const std::string& name, const TensorInfo& like, const Value& value);
+  void add_port(const Value& name, const TensorInfo& like, onnx_proto::ValueInfoProto& port);
   /// A name that no other value has.
   Value fresh(const std::string& stem);
 
@@ -83,9 +103,14 @@ class Graph {
   std::set<std::string> names_;         // of all values
   std::map<int32_t, Value> arguments_;  // values that stand for the subgraph's inputs
   std::map<int32_t, std::string> handles_;
+  std::map<int32_t, Value> states_;  // by tensor, what they hold now
+  std::set<std::string> carried_;    // variables that runs hand on
   std::shared_ptr<Variables> variables_ = std::make_shared<Variables>();
   int depth_ = 0;  // of subgraphs that use subgraphs
 };
+
+/// What the variable is called that a VAR_HANDLE is the handle of.
+std::string variable_name(const OperatorInfo& handle);
 
 /// An operator while it is converted. Each result must be given exactly once.
 class Op {
@@ -142,6 +167,8 @@ class Op {
                            std::map<std::string, onnx_proto::GraphProto> bodies, size_t results);
 
   // Results.
+  /// Makes `value` what operand `i`, a state of the model, holds behind the run.
+  void set_state(size_t i, const Value& value);
   /// Makes `value` the operator's result; the last node that made it gives it its name.
   void give(size_t i, const Value& value);
   /// The same for a float32 value: quantised where the result is quantised, cast where it is float16.

@@ -149,6 +149,9 @@ class Session:
     external: {location: contiguous array} of external data of a model that is given as bytes. The memory is shared, and
     must not change while the session lives.
 
+    keep_state: whether the variables of a LiteRT model, and the states of its recurrent cells, go on from one run to the
+    next, as in its interpreter; without it each run begins anew.
+
     Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
     tessera.compile_options() returns them. dram_latency and dram_bandwidth hold for devices with time, too.
     """
@@ -170,6 +173,7 @@ class Session:
         trusted_keys=None,
         progress=None,
         external=None,
+        keep_state=True,
         **options,
     ):
         options = {name: value for name, value in options.items() if value is not None}
@@ -201,6 +205,7 @@ class Session:
             None if trusted_keys is None else os.fspath(trusted_keys),
             progress,
             dict(external or {}),
+            keep_state,
         )
 
     def run(self, output_names, input_feed, run_options=None):
@@ -219,6 +224,10 @@ class Session:
         """Of a decoder with past and present whose past is dynamic: (input, output, axis) of each past. The output is
         the input with what the run adds along the axis. Empty for other models."""
         return self._session.pasts()
+
+    def reset_state(self):
+        """The variables of a LiteRT model, and the states of its recurrent cells, have their initial values again."""
+        self._session.reset_state()
 
     def io_binding(self):
         """A new IOBinding of this session."""

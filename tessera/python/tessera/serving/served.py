@@ -92,6 +92,7 @@ class Served:
             device_options=settings.device_options,
             profile=False,
             trusted_keys=self._trusted_keys,
+            keep_state=False,  # requests of all clients come to one session
             **settings.compile,
         )
 
