@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates, replays, the cheapest cut of the sequence, and the choice between neighbours.
+// Candidates, replays, and the cheapest cut of the sequence; settle.cc chooses between neighbours.
 #include "compiler/npu/planner.h"
 
 #include <algorithm>
@@ -26,13 +26,6 @@ namespace {
 /// Candidates that are replayed for each layout, and those that are tried again between the neighbours.
 constexpr size_t kTrials = 16, kFinalists = 8;
 constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, and the estimate tells less of them
-/// Instructions up to which a whole stream is judged as it is compiled, with what stays on the chip and the times of
-/// its fetches: several replays, which decide the more the smaller results are.
-constexpr int64_t kAsCompiled = 1500;
-/// Instructions up to which the last unit that the bus bounds is judged by the whole stream.
-constexpr int64_t kPolished = 30000;
-/// Instructions up to which it then has all ways to place fetches.
-constexpr int64_t kThorough = 9000;
 /// A judge that, as the replay, remembers nothing.
 constexpr const char* kClosedForm = "closed-form";
 /// Threads that look for schedules.
@@ -51,17 +44,18 @@ bool spared(double score, double best, int64_t replayed) {
   return replayed > kReplayed || (replayed > kJudgedAnyway && score > kHopeless * best);
 }
 
-/// The nest that a schedule is for.
-const Nest& nest_for(const Task& task, const Schedule& schedule) {
-  const Nest* nest = nest_of(task, schedule.input_layout);
-  TESSERA_INVARIANT(nest != nullptr, "a layout has gone with the places of tensors");
-  return *nest;
-}
-
 std::string in_short(const schedule::ChainTile& tile) {
   return "oh" + std::to_string(tile.oh) + " ow" + std::to_string(tile.ow) + " blocks" + std::to_string(tile.blocks) +
          (tile.whole_input ? " whole input" : "") + (tile.keeps_rows ? " keeps rows" : "") +
          (tile.copies != schedule::kWeightCopies ? " copies" + std::to_string(tile.copies) : "");
+}
+
+}  // namespace
+
+const Nest& nest_for(const Task& task, const Schedule& schedule) {
+  const Nest* nest = nest_of(task, schedule.input_layout);
+  TESSERA_INVARIANT(nest != nullptr, "a layout has gone with the places of tensors");
+  return *nest;
 }
 
 std::string plan_key(const Schedule& schedule) { return schedule::to_text(schedule); }
@@ -72,19 +66,11 @@ std::string plan_key(const ChainPlan& plan) {
   return printer.take();
 }
 
-std::string choice_key(const Unit& unit) {
-  std::string key = unit.chain ? plan_key(unit.chain->plan) : "";
-  for (const Schedule& schedule : unit.schedules) key += plan_key(schedule);
-  return key;
-}
-
 std::string rounded(double value) {
   std::array<char, 32> text;
   std::snprintf(text.data(), text.size(), "%.0f", value);
   return text.data();
 }
-
-}  // namespace
 
 void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& infos) {
   if (unit.chain) {
@@ -173,16 +159,6 @@ size_t Planner::note(SearchLog::Piece& piece, std::string text, const Cost& esti
 std::optional<uint32_t> Planner::known_as(const std::string& text) {
   if (replays_ == nullptr) return std::nullopt;
   return replays_->subject(machine_text_ + "\n" + text);
-}
-
-template <typename Replay>
-std::optional<Cost> Planner::remembered(std::optional<uint32_t> subject, const std::string& plan, Replay&& replay) {
-  SlotLog slots;
-  if (!subject) return replay(slots);
-  if (const auto known = replays_->find(*subject, plan, config_)) return known;
-  const std::optional<Cost> cost = replay(slots);
-  if (cost) replays_->keep(*subject, plan, std::move(slots), *cost);
-  return cost;
 }
 
 template <typename Plan>
@@ -568,270 +544,6 @@ void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& uni
       if (offer.piece >= known_pieces_) log_.pieces[offer.piece + k].reason = reason;
     }
   }
-}
-
-template <typename Plan, typename Of>
-void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost) {
-  if (others.empty()) return;
-  SearchLog::Piece& piece = log_.pieces[unit.piece];
-  const auto score = [&](size_t candidate, const Cost& of) {
-    const double value = goal_.score(of, config_);
-    piece.candidates[candidate].score_in_place = value;
-    return value;
-  };
-  const std::optional<Cost> own = cost(unit);
-  if (!own) return;  // the judge looks at no streams
-  for (SearchLog::Candidate& candidate : piece.candidates) candidate.score_in_place.reset();
-  double best = score(unit.candidate, *own);
-  int64_t replayed = own->instructions;
-  for (size_t first = 0; first < others.size(); first += hands_.size()) {
-    std::vector<Cost> costs(std::min(hands_.size(), others.size() - first));
-    at_once(hands_.size(), costs.size(), [&](size_t k, size_t) {
-      Unit other = unit;
-      plan_of(other) = others[first + k].plan;
-      costs[k] = cost(other).value();
-    });
-    for (size_t k = 0; k < costs.size(); ++k) {
-      auto& [plan, candidate] = others[first + k];
-      if (replayed + own->instructions > kReplayed) return;
-      replayed += costs[k].instructions;
-      const double value = score(candidate, costs[k]);
-      if (value >= best) continue;
-      best = value;
-      std::swap(plan_of(unit), plan);
-      piece.candidates[unit.candidate].chosen = false;
-      piece.candidates[candidate].chosen = true;
-      std::swap(unit.candidate, candidate);
-    }
-  }
-}
-
-void Planner::cut_into_strips(Unit& unit, int64_t strips) const {
-  if (unit.chain) {
-    unit.chain->plan.tile.strips = strips;
-    for (Schedule* end : {&unit.chain->plan.schedules.front(), &unit.chain->plan.schedules.back()})
-      end->strips = strips;
-  }
-  for (size_t t = 0; t < unit.schedules.size(); ++t) {
-    const Task& task = unit.tasks[t];
-    unit.schedules[t].strips = strips;
-    unit.schedules[t] = schedule::canonical(nest_for(task, unit.schedules[t]), config_, std::move(unit.schedules[t]));
-  }
-}
-
-void Planner::choose_strips(Unit& unit, const Costs& cost) {
-  const int64_t before = unit.chain ? unit.chain->plan.tile.strips : unit.schedules.front().strips;
-  if (before == 0 || given(unit.first) != nullptr) return;
-  std::vector<int64_t> all = {before};
-  std::copy_if(std::begin(schedule::kStrips), std::end(schedule::kStrips), std::back_inserter(all),
-               [&](int64_t strips) { return strips != before; });
-  std::vector<std::optional<Cost>> costs(all.size());
-  at_once(hands_.size(), all.size(), [&](size_t k, size_t) {
-    if (k == 0) {
-      costs[0] = cost(unit);
-      return;
-    }
-    Unit other = unit;
-    cut_into_strips(other, all[k]);
-    costs[k] = cost(other);
-  });
-  if (!costs[0]) return;  // the judge looks at no streams
-  size_t best = 0;
-  for (size_t k = 1; k < all.size(); ++k) {
-    if (goal_.score(costs[k].value(), config_) < goal_.score(*costs[best], config_)) best = k;
-  }
-  cut_into_strips(unit, all[best]);
-}
-
-namespace {
-
-/// What was chosen for a unit, and how its candidates did.
-struct Choices {
-  std::vector<Schedule> schedules;
-  std::optional<ChainPlan> plan;
-  size_t candidate = 0;
-  std::vector<SearchLog::Candidate> candidates;
-};
-
-/// Units of a range; one that has the `other`'s operations is replaced by it.
-std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, size_t end,
-                                 const Unit* other = nullptr) {
-  std::vector<const Unit*> result;
-  for (size_t u = first; u < std::min(units.size(), end); ++u)
-    result.push_back(other != nullptr && units[u].first == other->first ? other : &units[u]);
-  return result;
-}
-
-}  // namespace
-
-void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
-  placed_ = &plan.placements;
-  known_.clear();
-  std::vector<bool> changed(units.size() + 1, false);
-  for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u);
-  look_again(units, plan, changed);
-  polish(units, plan);
-  for (const Unit& unit : units) {
-    SearchLog::Piece& piece = log_.pieces[unit.piece];
-    if (const auto score = piece.candidates[unit.candidate].score_in_place)
-      piece.reason += "; the winner scores " + rounded(*score) + " between its neighbours";
-  }
-}
-
-bool Planner::settle_at(std::vector<Unit>& units, size_t u) {
-  return settle_by(units[u],
-                   [&](const Unit& unit) { return cost_of(between(units, u - std::min<size_t>(u, 1), u + 2, &unit)); });
-}
-
-bool Planner::settle_by(Unit& unit, const Costs& cost) {
-  const std::string before = choice_key(unit);
-  if (unit.chain)
-    pick(unit, [](Unit& of) -> ChainPlan& { return of.chain->plan; }, unit.plans, cost);
-  else if (unit.tasks.size() == 1)
-    pick(unit, [](Unit& of) -> Schedule& { return of.schedules.front(); }, unit.others, cost);
-  choose_strips(unit, cost);
-  return choice_key(unit) != before;
-}
-
-void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::vector<bool> changed) {
-  const bool any = std::count(changed.begin(), changed.end(), true) > 0;
-  const std::optional<Cost> known = any ? whole(between(units, 0, units.size()), plan, kAsCompiled) : std::nullopt;
-  if (!known) return;
-  std::vector<Choices> first;
-  for (const Unit& unit : units) {
-    first.push_back({unit.schedules, std::nullopt, unit.candidate, log_.pieces[unit.piece].candidates});
-    if (unit.chain) first.back().plan = unit.chain->plan;
-  }
-  for (size_t u = 0; u < units.size(); ++u)
-    changed[u] = (changed[u + 1] || (u > 0 && changed[u - 1])) && settle_at(units, u);
-  const Cost now = whole(between(units, 0, units.size()), plan, kAsCompiled).value();
-  if (now.cycles <= known->cycles && goal_.score(now, config_) < goal_.score(*known, config_)) return;
-  for (size_t u = 0; u < units.size(); ++u) {
-    Unit& unit = units[u];
-    unit.schedules = std::move(first[u].schedules);
-    if (first[u].plan) unit.chain->plan = std::move(*first[u].plan);
-    unit.candidate = first[u].candidate;
-    log_.pieces[unit.piece].candidates = std::move(first[u].candidates);
-  }
-}
-
-void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
-  if (!replays()) return;
-  const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
-  if (last != units.rend())
-    settle_by(*last, [&](const Unit& unit) { return whole(between(units, 0, units.size(), &unit), plan, kPolished); });
-}
-
-bool Planner::bound_by_bus(const Unit& unit) const {
-  std::vector<LayerInfo> infos(graph_.operations.size());
-  Emitter emitter(config_, options_, WeightBytes::kPlacesOnly);
-  lower_unit(unit, emitter, infos);
-  emitter.assemble(false);
-  int64_t beats = 0, products = 0;
-  for (const emit::Work* work : emitter.works) {
-    beats += work->duration.beats;
-    if (work->engine == isa::Engine::kGemm) products += work->duration.engine;
-  }
-  return products > 0 && beats * config_.axi_bytes > products * emitter.bus_bytes;
-}
-
-std::optional<Cost> Planner::whole(const std::vector<const Unit*>& units, const MemoryPlan& plan, int64_t most) {
-  if (!replays()) return std::nullopt;
-  heed_stop(options_);
-  std::vector<LayerInfo> infos(graph_.operations.size());
-  Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
-  for (const Unit* unit : units) lower_unit(*unit, lowered, infos);
-  if (lowered.pushed() > most) return cost_of(units);
-  const emit::SynchroniseOptions order = order_of(plan, options_);
-  Options options = options_;
-  const bool thorough = lowered.pushed() <= kThorough;
-  if (lowered.pushed() > kAsCompiled) options.forward = Forward::kNever;
-  Emitter finished =
-      assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays(), thorough);
-  return hands_.front().judge->cost(synchronised(std::move(finished), config_, infos.size(), order));
-}
-
-std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
-  if (!replays()) return std::nullopt;
-  if (replays_ != nullptr) return replayed(units);
-  std::string key;
-  for (const Unit* unit : units) key += std::to_string(unit->first) + " " + choice_key(*unit);
-  {
-    const std::lock_guard lock(known_mutex_);
-    if (const auto known = known_.find(key); known != known_.end()) return known->second;
-  }
-  const std::optional<Cost> cost = replayed(units);
-  const std::lock_guard lock(known_mutex_);
-  known_.emplace(std::move(key), cost);
-  return cost;
-}
-
-std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units) {
-  heed_stop(options_);
-  const bool forwards = short_ && options_.forward != Forward::kNever;
-  std::string key;
-  for (const Unit* unit : units) key += replays_ != nullptr ? unit_key(*unit) : "";
-  if (forwards && replays_ != nullptr) key += places_of(units);
-  return remembered(known_as(""), key, [&](SlotLog& slots) {
-    std::vector<LayerInfo> infos(graph_.operations.size());
-    const auto cost = [&](bool forwarded) {
-      const auto append = [&](Emitter& emitter) {
-        for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
-        if (forwarded) emitter.forward(read_elsewhere(units), {});
-      };
-      return hands_.front().judge->cost(
-          lower_stream(config_, options_, infos.size(), append, &slots, hands_.front().judge->wants()));
-    };
-    std::optional<Cost> best = cost(false);
-    if (!forwards || !best) return best;
-    const std::optional<Cost> other = cost(true);
-    return other->cycles < best->cycles ? other : best;
-  });
-}
-
-int64_t Planner::pushed(const std::vector<Unit>& units) const {
-  std::vector<LayerInfo> infos(graph_.operations.size());
-  Emitter emitter(config_, options_, WeightBytes::kPlacesOnly);
-  for (const Unit& unit : units) lower_unit(unit, emitter, infos);
-  return emitter.pushed();
-}
-
-ArenaBytes Planner::read_elsewhere(const std::vector<const Unit*>& units) const {
-  std::vector<bool> inside(graph_.operations.size(), false), wanted(graph_.tensors.size(), false);
-  for (const Unit* unit : units) {
-    for (size_t i = unit->first; i < unit->first + unit->count; ++i) inside[i] = true;
-  }
-  const auto want = [&](TensorId id) { wanted[static_cast<size_t>(root_of(graph_, id))] = true; };
-  for (const TensorId output : graph_.outputs) want(output);
-  for (size_t i = 0; i < inside.size(); ++i) {
-    if (inside[i]) continue;
-    for (const TensorId read : uses_of(graph_.operations[i]).read) want(read);
-  }
-  ArenaBytes bytes;
-  for (size_t t = 0; t < wanted.size(); ++t) {
-    const Placement& place = (*placed_)[t];
-    if (wanted[t] && place.base == kArenaBase)
-      bytes.emplace_back(place.region_offset, place.region_offset + place.region_bytes);
-  }
-  return bytes;
-}
-
-std::string Planner::places_of(const std::vector<const Unit*>& units) const {
-  std::string text;
-  const auto add = [&](TensorId id) {
-    const Placement& place = (*placed_)[static_cast<size_t>(id)];
-    text += std::to_string(place.base) + "+" + std::to_string(place.offset) + " ";
-  };
-  for (const Unit* unit : units) {
-    for (size_t i = unit->first; i < unit->first + unit->count; ++i) {
-      const Uses uses = uses_of(graph_.operations[i]);
-      for (const TensorId read : uses.read) add(read);
-      add(uses.written);
-    }
-  }
-  for (const auto& [begin, end] : read_elsewhere(units))
-    text += std::to_string(begin) + "-" + std::to_string(end) + " ";
-  return text;
 }
 
 }  // namespace tessera::npu

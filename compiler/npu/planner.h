@@ -60,6 +60,18 @@ auto guarded(const Graph& graph, const isa::MachineConfig& config, size_t operat
   }
 }
 
+/// Instructions up to which a whole stream is judged as it is compiled, with what stays on the chip and the times of
+/// its fetches: several replays, which decide the more the smaller results are.
+inline constexpr int64_t kAsCompiled = 1500;
+
+/// The nest that a schedule is for.
+const schedule::Nest& nest_for(const Task& task, const schedule::Schedule& schedule);
+/// What was chosen, as text that tells it from any other.
+std::string plan_key(const schedule::Schedule& schedule);
+std::string plan_key(const schedule::ChainPlan& plan);
+/// A score for people.
+std::string rounded(double value);
+
 /// Writes down where tensors live best: the scope of each that has none, so that the chains of the graph are those
 /// that a compilation under the same options would choose. Given schedules count.
 void place_chains(Graph& graph, const isa::MachineConfig& config, const Options& options);
@@ -203,5 +215,16 @@ class Planner {
   SearchLog& log_;
   const size_t known_pieces_;  // of earlier plans
 };
+
+template <typename Replay>
+std::optional<schedule::Cost> Planner::remembered(std::optional<uint32_t> subject, const std::string& plan,
+                                                  Replay&& replay) {
+  SlotLog slots;
+  if (!subject) return replay(slots);
+  if (const auto known = replays_->find(*subject, plan, config_)) return known;
+  const std::optional<schedule::Cost> cost = replay(slots);
+  if (cost) replays_->keep(*subject, plan, std::move(slots), *cost);
+  return cost;
+}
 
 }  // namespace tessera::npu
