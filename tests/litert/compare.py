@@ -6,6 +6,7 @@ import numpy as np
 import tessera
 
 TOLERANCE = 2e-5  # of the largest magnitude
+STEPS = 12
 
 
 def difference(got, want, kind, tolerance=TOLERANCE):
@@ -21,7 +22,7 @@ def difference(got, want, kind, tolerance=TOLERANCE):
         error = np.abs(got.astype(wide) - want.astype(wide))
         error = np.where((got == want) | ((got != got) & (want != want)), 0, error)
         most = max(1e-3, float(np.abs(want[np.isfinite(want)]).max(initial=0)))
-    if kind == "step" and want.dtype.kind in "iu" and error.max() <= 1:
+    if want.dtype.kind in "iu" and error.max() <= {"step": 1, "steps": STEPS}.get(kind, 0):
         return ""
     if kind == "tolerance" and want.dtype.kind in "fc" and error.max() <= tolerance * most:
         return ""
