@@ -52,6 +52,16 @@ Quantisation read_quantisation(const Table& table, const std::string& what) {
   return result;
 }
 
+/// Zero points are integers of the tensor's type.
+void check_zero_points(const TensorInfo& tensor, const std::string& what) {
+  int64_t low = INT32_MIN, high = INT32_MAX;
+  if (tensor.type == TensorType::kInt8) low = -128, high = 127;
+  if (tensor.type == TensorType::kUint8) low = 0, high = 255;
+  if (tensor.type == TensorType::kInt16) low = -32768, high = 32767;
+  for (const int64_t zero : tensor.quantisation.zero_points)
+    if (zero < low || zero > high) fail(what + " has the zero point " + std::to_string(zero));
+}
+
 ops::Shape read_shape(const Table& tensor, const std::string& what) {
   const auto shape = tensor[TensorTable::shape], signature = tensor[TensorTable::shape_signature];
   if (shape.size() > kMostAxes) fail(what + " has " + std::to_string(shape.size()) + " axes");
@@ -72,6 +82,7 @@ TensorInfo read_tensor(const Table& table, const Buffers& buffers, size_t index)
   tensor.shape = read_shape(table, what);
   tensor.is_variable = table[TensorTable::is_variable];
   tensor.quantisation = read_quantisation(table[TensorTable::quantization], what);
+  check_zero_points(tensor, what);
   tensor.sparsity = table[TensorTable::sparsity];
   if (table[TensorTable::external_buffer] != 0)
     throw Error(ErrorCode::kUnsupported, what + " lies in another file; store the model in one file");

@@ -11,7 +11,15 @@ import pytest
 from tests.fuzz import seeds
 from tests.system.conftest import BUILD
 
-RUNS = {"container": 5000, "artifact": 4000, "assembler": 8000, "schedule": 500, "onnx": 600, "litert": 2000, "board": 100}
+RUNS = {
+    "container": 5000,
+    "artifact": 4000,
+    "assembler": 8000,
+    "schedule": 500,
+    "onnx": 600,
+    "litert": 2000,
+    "board": 100,
+}
 FACTOR = 20 if os.environ.get("TESSERA_LONG") else 1
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes .tflite files with the flatbuffer classes of ai-edge-litert's wheel.
 
-    model = Model()
-    graph = model.graph("main")
-    x = graph.input("x", (1, 8), "float32")
-    y = graph.op("RELU", [x], [graph.tensor("y", (1, 8), "float32")])
-    graph.outputs(y)
-    data = model.bytes()
+model = Model()
+graph = model.graph("main")
+x = graph.input("x", (1, 8), "float32")
+y = graph.op("RELU", [x], [graph.tensor("y", (1, 8), "float32")])
+graph.outputs(y)
+data = model.bytes()
 """
 
 import flatbuffers
@@ -32,67 +32,23 @@ TYPES = {
     "resource": schema.TensorType.RESOURCE,
 }
 CODES = {name: code for name, code in vars(schema.BuiltinOperator).items() if name.isupper()}
-# The newest version of an operator that the reference kernels have, where that is not 1.
-VERSIONS = {
-    **dict.fromkeys(
-        """
-        ARG_MAX ARG_MIN DIV EXP FAKE_QUANT FLOOR_MOD GELU GREATER L2_NORMALIZATION LEAKY_RELU LESS_EQUAL LOG
-        LOG_SOFTMAX REDUCE_PROD SELECT_V2 SIGN SPACE_TO_DEPTH SQRT SQUARED_DIFFERENCE SUM TILE WHERE
-        """.split(),
-        2,
-    ),
-    **dict.fromkeys(
-        """
-        ABS AVERAGE_POOL_2D BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN FLOOR_DIV GREATER_EQUAL LESS
-        LOGISTIC MAX_POOL_2D MEAN MIRROR_PAD REDUCE_MAX REDUCE_MIN RELU RELU6 RNN RSQRT SOFTMAX SPARSE_TO_DENSE
-        SPLIT_V TANH TOPK_V2 UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN
-        """.split(),
-        3,
-    ),
-    **dict.fromkeys(
-        """
-        BATCH_MATMUL BATCH_TO_SPACE_ND BROADCAST_TO LSTM MAXIMUM MINIMUM NOT_EQUAL RESIZE_BILINEAR
-        RESIZE_NEAREST_NEIGHBOR REVERSE_V2 SELECT SPACE_TO_BATCH_ND STRIDED_SLICE SVDF
-        """.split(),
-        4,
-    ),
-    **dict.fromkeys(
-        """
-        ADD EMBEDDING_LOOKUP EQUAL FILL PACK SPLIT SUB TRANSPOSE_CONV
-        """.split(),
-        5,
-    ),
-    **dict.fromkeys(
-        """
-        DEPTHWISE_CONV_2D DYNAMIC_UPDATE_SLICE GATHER_ND PAD PADV2 QUANTIZE UNPACK
-        """.split(),
-        6,
-    ),
-    **dict.fromkeys(
-        """
-        CONCATENATION MUL
-        """.split(),
-        7,
-    ),
-    **dict.fromkeys(
-        """
-        CONV_2D GATHER SLICE TRANSPOSE
-        """.split(),
-        8,
-    ),
-    **dict.fromkeys(
-        """
-        CAST DEQUANTIZE
-        """.split(),
-        9,
-    ),
-    **dict.fromkeys(
-        """
-        FULLY_CONNECTED
-        """.split(),
-        13,
-    ),
-}
+# The newest version of an operator that the reference kernels have, where that is not 1: version, operators.
+NEWEST = """
+2: ARG_MAX ARG_MIN DIV EXP FAKE_QUANT FLOOR_MOD GELU GREATER L2_NORMALIZATION LEAKY_RELU LESS_EQUAL LOG LOG_SOFTMAX
+2: REDUCE_PROD SELECT_V2 SIGN SPACE_TO_DEPTH SQRT SQUARED_DIFFERENCE SUM TILE WHERE
+3: ABS AVERAGE_POOL_2D BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN FLOOR_DIV GREATER_EQUAL LESS LOGISTIC
+3: MAX_POOL_2D MEAN MIRROR_PAD REDUCE_MAX REDUCE_MIN RELU RELU6 RNN RSQRT SOFTMAX SPARSE_TO_DENSE SPLIT_V TANH
+3: TOPK_V2 UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN
+4: BATCH_MATMUL BATCH_TO_SPACE_ND BROADCAST_TO LSTM MAXIMUM MINIMUM NOT_EQUAL RESIZE_BILINEAR
+4: RESIZE_NEAREST_NEIGHBOR REVERSE_V2 SELECT SPACE_TO_BATCH_ND STRIDED_SLICE SVDF
+5: ADD EMBEDDING_LOOKUP EQUAL FILL PACK SPLIT SUB TRANSPOSE_CONV
+6: DEPTHWISE_CONV_2D DYNAMIC_UPDATE_SLICE GATHER_ND PAD PADV2 QUANTIZE UNPACK
+7: CONCATENATION MUL
+8: CONV_2D GATHER SLICE TRANSPOSE
+9: CAST DEQUANTIZE
+13: FULLY_CONNECTED
+"""
+VERSIONS = {name: int(line.split(":")[0]) for line in NEWEST.split("\n") if line for name in line.split(":")[1].split()}
 # Options whose class is not the operator's name in camel case.
 OPTIONS = {
     "ADD_N": "AddN",
@@ -117,6 +73,7 @@ OPTIONS = {
     "MULTINOMIAL": "Random",
     "RANDOM_UNIFORM": "Random",
     "RNN": "RNN",
+    "STABLEHLO_COMPOSITE": "StableHLOComposite",
     "SPACE_TO_BATCH_ND": "SpaceToBatchND",
     "SVDF": "SVDF",
     "TOPK_V2": "TopKV2",
@@ -124,14 +81,12 @@ OPTIONS = {
     "BIDIRECTIONAL_SEQUENCE_RNN": "BidirectionalSequenceRNN",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTM",
     "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNN",
-    **dict.fromkeys(
-        ["MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL"], "Reducer"
-    ),
+    **dict.fromkeys(["MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL"], "Reducer"),
 }
 
 
 def options_name(operator):
-    if operator.startswith("STABLEHLO_"):
+    if operator.startswith("STABLEHLO_") and operator not in OPTIONS:
         return "Stablehlo" + "".join(word.capitalize() for word in operator.split("_")[1:]) + "Options"
     return OPTIONS.get(operator, "".join(word.capitalize() for word in operator.split("_"))) + "Options"
 

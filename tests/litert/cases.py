@@ -199,7 +199,12 @@ def fake_quant(d):
     low, high = float(np.float32(-d.rng.uniform(0.1, 3))), float(np.float32(d.rng.uniform(0.1, 3)))
     bits = d.pick(8, 8, 4, 2, 16)
     return d.op(
-        "FAKE_QUANT", [d.input(d.shape(1), "float32")], "float32", min=low, max=high, numBits=bits,
+        "FAKE_QUANT",
+        [d.input(d.shape(1), "float32")],
+        "float32",
+        min=low,
+        max=high,
+        numBits=bits,
         narrowRange=d.chance(),
     )
 
@@ -219,8 +224,18 @@ def cast(d):
 
 @case("BITCAST")
 def bitcast(d):
-    pairs = [("float32", "int32"), ("int32", "float32"), ("int16", "uint16"), ("int32", "uint8"), ("int16", "int32"),
-             ("uint8", "int8"), ("float64", "int64"), ("float32", "uint8"), ("int8", "int32"), ("float16", "int16")]
+    pairs = [
+        ("float32", "int32"),
+        ("int32", "float32"),
+        ("int16", "uint16"),
+        ("int32", "uint8"),
+        ("int16", "int32"),
+        ("uint8", "int8"),
+        ("float64", "int64"),
+        ("float32", "uint8"),
+        ("int8", "int32"),
+        ("float16", "int16"),
+    ]
     source, target = d.turn(pairs)
     d.words = [f"{source} to {target}"]
     shape, a, b = d.shape(0, 4), np.dtype(source).itemsize, np.dtype(target).itemsize
@@ -236,7 +251,9 @@ def quantize(d):
     source, target = d.turn(pairs)
     d.words = [f"{source} to {target}"]
     quantised = {"scale": d.scale(), "zero": 0} if source == "int32" else d.quantisation(source)
-    x = d.input(d.shape(), source, -20 if source == "float32" else None, 20 if source == "float32" else None, **quantised)
+    x = d.input(
+        d.shape(), source, -20 if source == "float32" else None, 20 if source == "float32" else None, **quantised
+    )
     out = {"scale": d.scale(), "zero": 0} if target == "int32" else d.quantisation(target)
     return d.op("QUANTIZE", [x], (target, out))
 
@@ -433,7 +450,11 @@ def topk(d):
 @case("UNIQUE")
 def unique(d):
     dtype = d.turn(("float32", "int32", "int64", *Q8))
-    x = d.input((d.between(1, 9),), dtype, -2, 2) if dtype not in ("uint8",) else d.input((d.between(1, 9),), dtype, 0, 3)
+    x = (
+        d.input((d.between(1, 9),), dtype, -2, 2)
+        if dtype not in ("uint8",)
+        else d.input((d.between(1, 9),), dtype, 0, 3)
+    )
     if dtype == "float32":
         d.feeds[-1] = np.round(d.feeds[-1]).astype(dtype)
     wide = d.chance()
@@ -509,7 +530,9 @@ def squeeze(d):
 @case("EXPAND_DIMS")
 def expand_dims(d):
     x, shape, out = moved(d, shape=d.shape(0, 4))
-    return d.op("EXPAND_DIMS", [x, d.parameter(d.between(-len(shape) - 1, len(shape)), d.pick("int32", "int64"), p=0.05)], out)
+    return d.op(
+        "EXPAND_DIMS", [x, d.parameter(d.between(-len(shape) - 1, len(shape)), d.pick("int32", "int64"), p=0.05)], out
+    )
 
 
 @case("TRANSPOSE")
@@ -576,7 +599,7 @@ def split_v(d):
     x = d.input(tuple(shape), dtype, **same)
     sizes_operand = d.parameter(sizes, d.pick("int32", "int64"), p=0)
     return d.op(
-        "SPLIT_V", [x, sizes_operand, d.parameter(axis, p=0)], *[(dtype, same)] * len(sizes), numSplits=len(sizes),
+        "SPLIT_V", [x, sizes_operand, d.parameter(axis, p=0)], *[(dtype, same)] * len(sizes), numSplits=len(sizes)
     )
 
 
@@ -632,7 +655,9 @@ def pads(d, shape, most=3, limits=None):
 
 @each("PAD", "PADV2")
 def pad(d, name):
-    x, shape, out = moved(d, ("float32", *Q, "int32", "int64") if name == "PAD" else ("float32", "uint8", "int8", "int32", "int64"))
+    x, shape, out = moved(
+        d, ("float32", *Q, "int32", "int64") if name == "PAD" else ("float32", "uint8", "int8", "int32", "int64")
+    )
     amounts = d.parameter(pads(d, shape), d.pick("int32", "int64"))
     if name == "PAD":
         return d.op("PAD", [x, amounts], out)
@@ -659,9 +684,7 @@ def gather(d):
         kind = "int32"
     indices_shape = (*shape[:batch], *d.shape(0, 2))
     indices = d.parameter(d.rng.integers(0, shape[axis], indices_shape), kind, p=0.4)
-    return d.op(
-        "GATHER", [x, indices], out, axis=axis - (len(shape) if d.chance(0.3) else 0), batchDims=batch
-    )
+    return d.op("GATHER", [x, indices], out, axis=axis - (len(shape) if d.chance(0.3) else 0), batchDims=batch)
 
 
 @case("GATHER_ND")
@@ -680,7 +703,9 @@ def scatter_nd(d):
     depth = d.between(1, len(shape))
     outer = d.shape(1, 2)
     indices = np.stack([d.rng.integers(0, shape[k], outer) for k in range(depth)], -1)
-    updates = d.input((*outer, *shape[depth:]), dtype, *((-20, 20) if dtype == "int8" else (0, 20) if dtype == "uint8" else ()))
+    updates = d.input(
+        (*outer, *shape[depth:]), dtype, *((-20, 20) if dtype == "int8" else (0, 20) if dtype == "uint8" else ())
+    )
     return d.op("SCATTER_ND", [d.parameter(indices), updates, d.parameter(shape)], dtype)
 
 

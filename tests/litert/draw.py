@@ -138,4 +138,6 @@ class Draw:
             for index, result in zip(self.graph.table.outputs, results):
                 tensors[index].shape = np.array(result.shape, np.int32)
         data = self.model.bytes()
-        return Case(" ".join([name, *self.words]), " ".join(self.words), data, self.feeds, oracle.run_all(data, self.feeds))
+        return Case(
+            " ".join([name, *self.words]), " ".join(self.words), data, self.feeds, oracle.run_all(data, self.feeds)
+        )

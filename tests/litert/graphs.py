@@ -77,7 +77,9 @@ class Network:
 
     def operands(self, kind, v, shape, axis, channels):
         """Operands of a product on a value that there is, and the quantisation of the result."""
-        x, weights, bias, (_, out) = product_operands(self.d, kind, v.shape, shape, axis, channels, (v.tensor, v.quantised))
+        x, weights, bias, (_, out) = product_operands(
+            self.d, kind, v.shape, shape, axis, channels, (v.tensor, v.quantised)
+        )
         return [x, weights, bias], out
 
     def unary(self):
@@ -104,7 +106,9 @@ class Network:
             second = other[d.below(len(other))].tensor
         name = d.pick("ADD", "SUB", "MUL")
         options = {} if name == "MUL" else {"potScaleInt16": False}
-        return self.add(name, [v.tensor, second], self.new(0.02, 0.2), fusedActivationFunction=d.pick(0, 0, 1), **options)
+        return self.add(
+            name, [v.tensor, second], self.new(0.02, 0.2), fusedActivationFunction=d.pick(0, 0, 1), **options
+        )
 
     def extremum(self):
         v = self.pick()
@@ -123,7 +127,9 @@ class Network:
 
     def movement(self):
         d, v = self.d, self.pick()
-        name = d.pick("RESHAPE", "TRANSPOSE", "PAD", "SLICE", "EXPAND_DIMS", "REVERSE_V2", "CONCATENATION", "PACK", "TILE")
+        name = d.pick(
+            "RESHAPE", "TRANSPOSE", "PAD", "SLICE", "EXPAND_DIMS", "REVERSE_V2", "CONCATENATION", "PACK", "TILE"
+        )
         rank, operands, options = len(v.shape), [v.tensor], {}
         if name == "RESHAPE":
             flat = int(np.prod(v.shape))
@@ -166,5 +172,7 @@ def draw_graph(seed, dtypes=("float32", "int8", "int8", "uint8")):
         except LookupError:
             continue
     read = {int(t) for op in d.graph.table.operators for t in op.inputs}
-    ends = [v.tensor for v in network.values[1:] if v.tensor not in read] or [network.unary() or network.values[-1].tensor]
+    ends = [v.tensor for v in network.values[1:] if v.tensor not in read] or [
+        network.unary() or network.values[-1].tensor
+    ]
     return d.done(f"graph {dtype} {'+'.join(network.names)}", *ends), "tolerance" if dtype == "float32" else "exact"

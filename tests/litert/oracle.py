@@ -5,6 +5,7 @@
 - "optimised": BUILTIN_WITHOUT_DEFAULT_DELEGATES, the kernels that run where no delegate takes an operator;
 - "default": what Interpreter(file) gives, with XNNPACK as its delegate."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -31,7 +32,9 @@ def run(data, feeds, kernels="reference"):
     """Feeds and results are arrays in the order of the file. Errors: Refused."""
     try:
         interpreter = Interpreter(
-            model_content=data, experimental_op_resolver_type=KERNELS[kernels], num_threads=1,
+            model_content=data,
+            experimental_op_resolver_type=KERNELS[kernels],
+            num_threads=1,
             experimental_preserve_all_tensors=False,
         )
         for detail, feed in zip(interpreter.get_input_details(), feeds, strict=True):
@@ -49,8 +52,8 @@ def run(data, feeds, kernels="reference"):
 
 
 def run_first(data, feeds):
-    """The meaning of a file: (kernels, run) of the reference, or of the optimised kernels where an operator has no other,
-    as CEIL, ROUND and ELU. Errors: Refused."""
+    """The meaning of a file: (kernels, run) of the reference, or of the optimised kernels where an operator has no
+    other, as CEIL, ROUND and ELU. Errors: Refused."""
     try:
         return "reference", run(data, feeds)
     except Refused as error:
@@ -64,10 +67,8 @@ def run_all(data, feeds):
     runs = dict([run_first(data, feeds)])
     for kernels in ("optimised", "default"):
         if kernels not in runs:
-            try:
+            with contextlib.suppress(Refused):
                 runs[kernels] = run(data, feeds, kernels)
-            except Refused:
-                pass
     return runs
 
 

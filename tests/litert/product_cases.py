@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from tests.litert.cases import CASES, activation, case, each
+from tests.litert.cases import activation, case, each
 from tests.litert.draw import QUANTISED
 
 SAME, VALID = 0, 1
@@ -18,11 +18,20 @@ def image(d, channels=None, low=4, high=9):
     return (d.between(1, 2), d.between(low, high), d.between(low, high), channels or d.between(1, 8))
 
 
-PRODUCT_TYPES = ("float32", "int8", "uint8", "int16", "int8 per channel", "int16 per channel", "hybrid", "float16 weights")
+PRODUCT_TYPES = (
+    "float32",
+    "int8",
+    "uint8",
+    "int16",
+    "int8 per channel",
+    "int16 per channel",
+    "hybrid",
+    "float16 weights",
+)
 
 
 def product_operands(d, kind, x_shape, weight_shape, channel_axis, channels, given=None):
-    """Input, weights and bias, and the type of the output. `given`: a tensor and its quantisation, instead of an input."""
+    """Input, weights and bias, and the type of the output. `given`: tensor and quantisation, instead of an input."""
     name = kind.split()[0]
     dtype = "float32" if kind in ("float32", "hybrid", "float16 weights") else name
     if given:
@@ -361,8 +370,6 @@ def variables(d):
     return results
 
 
-
-
 # Signals and complex numbers
 
 
@@ -465,7 +472,26 @@ def stablehlo_pad(d):
     )  # fmt: skip
 
 
+@case("STABLEHLO_COMPOSITE")
+def composite(d):
+    shape = d.shape(1, 3)
+    x, y = d.input(shape, "float32"), d.input(shape, "float32")
+    graph, ports = body(d, "decomposition", [shape, shape])
+    product = graph.op("MUL", ports, [graph.tensor("product", shape, "float32")])
+    graph.outputs(graph.op("SUB", [product, ports[0]], [graph.tensor("result", shape, "float32")]))
+    options = {"name": "drawn.composite", "compositeAttributes": np.frombuffer(flexbuffer(a=1), np.uint8)}
+    return d.op("STABLEHLO_COMPOSITE", [x, y], "float32", decompositionSubgraphIndex=1, **options)
+
+
 # Numbers of chance: only type and shape are compared
+
+
+@case("MULTINOMIAL")
+def multinomial(d):
+    logits = d.input((d.between(1, 3), d.between(1, 5)), "float32")
+    return d.op(
+        "MULTINOMIAL", [logits, d.constant(np.int32(d.between(1, 6)))], d.pick("int32", "int64"), seed=3, seed2=5
+    )
 
 
 @each("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL")

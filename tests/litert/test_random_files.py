@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random LiteRT files beside LiteRT's interpreter, by the classes of docs/litert_operators.md, and files that are
-damaged. TESSERA_SEED and TESSERA_RANDOM set start and number; `./dev test --random 100000 tests/litert` runs as many."""
+damaged. TESSERA_SEED and TESSERA_RANDOM set start and number. `./dev test --random 100000 tests/litert` runs as many as
+that."""
 
 import os
 
@@ -8,7 +9,7 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install -r requirements-litert.txt")
 
-from tests.litert import worker  # noqa: E402
+from tests.litert import worker
 
 SEED = int(os.environ.get("TESSERA_SEED", "0"))
 COUNT = int(os.environ.get("TESSERA_RANDOM", "1000"))

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install -r requirements-litert.txt")
 
-from tests.litert import classes, table, worker  # noqa: E402
+from tests.litert import classes, table, worker
 
 
 def test_table_is_current():

@@ -5,8 +5,9 @@
     python -m tests.litert.worker damage FIRST COUNT
 
 compare: even numbers are files of one operator, all operators in turn; odd ones are graphs. Half of each also runs on
-the functional simulator. damage: the same files with some bytes changed are opened and run; each must end in results or
-in one line. Prints a line of JSON for each: number, name, and what is wrong ("" for nothing)."""
+the functional simulator, and a quarter with the reference kernels. damage: the same files with some bytes changed are
+opened and run; each must end in results or in one line. Prints a line of JSON for each: number, name, and what is wrong
+("" for nothing)."""
 
 import json
 import os
@@ -17,8 +18,8 @@ import numpy as np
 
 os.environ.setdefault("TESSERA_CACHE", "off")
 
-import tessera  # noqa: E402
-from tests.litert import cases, classes, compare, graphs, oracle, product_cases  # noqa: E402, F401
+import tessera
+from tests.litert import cases, classes, compare, graphs, oracle, product_cases  # noqa: F401
 
 NAMES = sorted(cases.CASES)
 # Errors of real operators add up in a graph.
@@ -36,10 +37,15 @@ def draw(number):
     return case, classes.class_of(name, case.types), compare.TOLERANCE
 
 
-def devices(number):
-    yield "reference", {}
+def settings(number, case, kind):
+    """(kernels to compare with, device, options): the default's for each, the reference kernels' and the functional
+    simulator's for some."""
+    yield None, "reference", {}
     if number % 4 < 2:
-        yield "fsim", {"check_races": True, "poison": number + 1}
+        yield None, "fsim", {"check_races": True, "poison": number + 1}
+    own = (case.name.split()[0], case.types) not in classes.DEFAULT_ONLY
+    if number % 4 == 0 and kind == "exact" and own and "reference" in case.runs:
+        yield "reference", "reference", {"litert_kernels": "reference"}
 
 
 def compared(number):
@@ -48,10 +54,10 @@ def compared(number):
         case, kind, tolerance = draw(number)
     except oracle.Refused:
         return "", ""  # LiteRT has none of the drawn forms
-    for device, options in devices(number):
-        text = compare.compare(case, kind, device, tolerance, **options)
+    for kernels, device, options in settings(number, case, kind):
+        text = compare.compare(case, kind, device, tolerance, kernels, **options)
         if text:
-            return case.name, f"{device}: {text}"
+            return case.name, f"{device} {options}: {text}"
     return case.name, ""
 
 
@@ -87,7 +93,9 @@ def findings(mode, first, count, timeout=600):
     env = dict(os.environ, TESSERA_MEMORY_LIMIT="256M") if mode == "damage" else dict(os.environ)
     while at < first + count:
         words = [sys.executable, "-m", "tests.litert.worker", mode, str(at), str(first + count - at)]
-        run = subprocess.run(words, capture_output=True, text=True, errors="replace", env=env, timeout=timeout, check=False)
+        run = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", env=env, timeout=timeout, check=False
+        )
         lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[")]
         found += [tuple(line) for line in lines if line[2]]
         done += sum(1 for line in lines if line[1])
