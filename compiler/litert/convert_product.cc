@@ -316,9 +316,13 @@ void convert_transpose_conv(Op& op) {
   const Attributes attributes = {
       {"strides", std::vector<int64_t>{strides[0], strides[1]}}, {"pads", pads}, {"output_padding", more}};
   if (computes_on_integers(op, 2)) {
-    const Value sums = op.node(
-        "ConvTranspose",
-        {exact(op, op.channels_first(op.value(2)), x), exact(op, weights(op, {3, 0, 1, 2}), op.input(1))}, attributes);
+    const Value image = op.channels_first(op.value(2)), turned = weights(op, {3, 0, 1, 2});
+    Attributes integers = attributes;
+    integers["x_zero_point"] = x.quantisation.zero();
+    integers["w_zero_point"] = op.input(1).quantisation.zero();
+    const Value sums = x.type == TensorType::kInt16
+                           ? op.node("ConvTranspose", {exact(op, image, x), exact(op, turned, op.input(1))}, attributes)
+                           : op.node("ConvTransposeInteger", {image, turned}, integers, kDomain);
     return op.give(0, op.channels_last(requantised(op, sums, 1, activation, 2, 3)));
   }
   if (x.is_quantised() || y.is_quantised()) op.refuse("this combination of element types is not supported");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of models: NAME/VERSION/model.onnx (or model.tflite, model.tsr), with NAME/tessera.toml where a model has settings.
-Names that clients send are compared with what stands in the folder and never become paths."""
+"""The folder of models: NAME/VERSION/model.onnx (or model.tflite, model.tsr), with NAME/tessera.toml where a model has
+settings. Names that clients send are compared with what stands in the folder and never become paths."""
 
 import dataclasses
 import os
