@@ -68,7 +68,9 @@ bool computes_on_integers(Op& op, size_t x = 0) {
 
 /// Whether XNNPACK has the operator for these types. Its sums are converted by one float32 factor; LiteRT's own kernels
 /// convert them in fixed point.
-bool xnnpack_takes(Op& op, size_t x = 0) {
+bool xnnpack_takes(Op& op, size_t x = 0, Activation activation = Activation::kNone) {
+  // It has no transposed convolution with an activation, and no depthwise one of uint8.
+  if (op.code() == BuiltinOperator::kTransposeConv && activation != Activation::kNone) return false;
   const bool wide = op.input(x).type == TensorType::kInt16;
   const bool old = op.code() == BuiltinOperator::kDepthwiseConv2d && op.input(x).type == TensorType::kUint8;
   return op.kernels() == Kernels::kXnnpack && !wide && !old;
@@ -81,7 +83,7 @@ Value requantised(Op& op, const Value& sums, int64_t axis, Activation activation
   const IntegerLimits limits = limits_of(y, activation);
   const bool dense = op.code() == BuiltinOperator::kFullyConnected;
   const bool narrow = op.has(bias) && op.input(bias).type == TensorType::kInt32;  // sums of 32 bits
-  const char* kernel = xnnpack_takes(op, x)                     ? "xnnpack"
+  const char* kernel = xnnpack_takes(op, x, activation)         ? "xnnpack"
                        : dense                                  ? "real"
                        : y.type != TensorType::kInt16 || narrow ? "reference"
                                                                 : "short";

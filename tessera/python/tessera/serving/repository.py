@@ -61,7 +61,7 @@ class Repository:
         files = [folder / file for file in _FILES if (folder / file).is_file()]
         if len(files) != 1:
             raise argument(
-                f"model '{name}' version {number} has {len(files)} files of {' and '.join(_FILES)} in its folder; "
+                f"model '{name}' version {number} has {len(files)} files of {', '.join(_FILES)} in its folder; "
                 "one is right"
             )
         marks = tuple(_mark(path) for path in sorted(folder.rglob("*")))
