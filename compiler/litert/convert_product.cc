@@ -227,6 +227,7 @@ void convert_fully_connected(Op& op) {
   using O = FullyConnectedOptions;
   const auto activation = static_cast<Activation>(op.option(O::fused_activation_function));
   if (op.option(O::weights_format) != 0) op.refuse("shuffled weights are not supported");
+  if (op.input(0).shape.empty()) op.refuse("the operand must have an axis", ErrorCode::kInvalidModel);
   const int64_t in = extent(op, 1, 1), out = extent(op, 1, 0);
   const bool flat = op.input(0).shape.size() == 2 && op.output().shape.size() == 2;
   const auto rows = [&](const Value& value) { return flat ? value : op.reshape(value, {-1, in}); };
