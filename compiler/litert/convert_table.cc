@@ -37,7 +37,7 @@ double ratio_of(Op& op) {
 
 /// XNNPACK's conversions: factors with eight fraction bits for values from the zero point on and below it, halves
 /// upwards.
-Function in_eighths(Op& op, float above, float below) {
+Function in_256ths(Op& op, float above, float below) {
   const auto bits = [](float factor) { return static_cast<int64_t>(std::nearbyint(256.0F * factor)); };
   return [x = zero_of(op.input(0)), y = zero_of(op.output()), m = bits(above), n = bits(below)](int64_t integer) {
     const int64_t steps = integer - x;
@@ -56,7 +56,7 @@ Function rescaled(Op& op, double above, double below) {
 /// QUANTIZE of a quantised value.
 Function requantised(Op& op) {
   const auto ratio = static_cast<float>(ratio_of(op));
-  if (xnnpack_takes(op)) return in_eighths(op, ratio, ratio);
+  if (xnnpack_takes(op)) return in_256ths(op, ratio, ratio);
   const auto bits = [](const TensorInfo& tensor) { return ops::element_bytes(to_dtype(tensor.type, tensor.name)); };
   if (op.kernels() == Kernels::kReference || bits(op.input(0)) != 1 || bits(op.output()) != 1)
     return rescaled(op, ratio_of(op), ratio_of(op));
@@ -100,7 +100,7 @@ void convert_leaky_relu(Op& op) {
   if (!is_table(op)) return op.give_real(0, op.node("LeakyRelu", {op.real(0)}, {{"alpha", alpha}}));
   const auto ratio = static_cast<float>(ratio_of(op));
   op.give(0, op.lookup(op.value(0), xnnpack_takes(op)
-                                        ? in_eighths(op, ratio, ratio * alpha)
+                                        ? in_256ths(op, ratio, ratio * alpha)
                                         : rescaled(op, ratio_of(op), ratio_of(op) * static_cast<double>(alpha))));
 }
 
