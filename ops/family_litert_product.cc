@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requantise of domain litert: sums of products to a quantised type, as the kernels of LiteRT's own do it. The products
-// before it are standard operators on integers (ConvInteger, MatMulInteger), or on float64, whose sums of 8 by 16 bits
-// are exact. In: int32, int64 or float64 sums, and perhaps a bias for each channel; out: uint8, int8 or int16.
+// Requantise and ConvTransposeInteger of domain litert: sums of products to a quantised type, as the kernels of
+// LiteRT's own do it. The products before it are standard operators on integers (ConvInteger, MatMulInteger), or on
+// float64, whose sums of 8 by 16 bits are exact. In: int32, int64 or float64 sums, and perhaps a bias for each channel;
+// out: uint8, int8 or int16.
 #include <algorithm>
 #include <cmath>
 
@@ -100,9 +101,58 @@ void evaluate_requantise(EvalContext& context) {
   context.outputs[0] = from_int32s(to, sums.shape(), out);
 }
 
+// --- ConvTransposeInteger: a transposed convolution of bytes, int32 sums; operands and attributes of ConvTranspose
+
+Node in_double(const Node& node) {
+  Node inner = node;
+  inner.domain = "";
+  inner.op_type = "ConvTranspose";
+  inner.version = 11;
+  inner.attributes.erase("x_zero_point");
+  inner.attributes.erase("w_zero_point");
+  return inner;
+}
+
+void infer_transposed(InferContext& context) {
+  std::vector<TypeInfo> inputs = {context.input(0), context.input(1)};
+  for (size_t i : {0u, 1u}) {
+    expect_dtype(context, i, {DType::kUint8, DType::kInt8}, i == 0 ? "x" : "w");
+    inputs[i].dtype = DType::kDouble;
+    inputs[i].constant.reset();
+  }
+  context.outputs[0] = infer(in_double(context.node), inputs).at(0);
+  context.outputs[0].dtype = DType::kInt32;
+}
+
+void evaluate_transposed(EvalContext& context) {
+  std::vector<Value> inputs;
+  for (size_t i : {0u, 1u}) {
+    const Tensor& from = context.input(i);
+    const auto zero = static_cast<double>(context.node.get_int(i == 0 ? "x_zero_point" : "w_zero_point", 0));
+    Tensor to(DType::kDouble, from.shape());
+    const std::vector<int32_t> integers = to_int32s(from);
+    for (size_t k = 0; k < integers.size(); ++k) to.as_mutable<double>()[k] = integers[k] - zero;
+    inputs.emplace_back(std::move(to));
+  }
+  const Tensor sums = evaluate(in_double(context.node), inputs).at(0).tensor;
+  Tensor y(DType::kInt32, sums.shape());
+  for (size_t k = 0; k < static_cast<size_t>(y.size()); ++k)
+    y.as_mutable<int32_t>()[k] = static_cast<int32_t>(static_cast<int64_t>(sums.as<double>()[k]));
+  context.outputs[0] = std::move(y);
+}
+
 }  // namespace
 
 void register_litert_product(Registry& registry) {
+  registry.add({.domain = "litert",
+                .name = "ConvTransposeInteger",
+                .since_version = 1,
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .infer = infer_transposed,
+                .evaluate = evaluate_transposed,
+                .work_bytes = 16,
+                .attributes = {"output_padding", "pads", "strides", "w_zero_point", "x_zero_point"}});
   registry.add(
       {.domain = "litert",
        .name = "Requantise",

@@ -126,7 +126,7 @@ int tessera::run_command_line(int argc, char** argv) {
     command->add_option("--xclbin", a.xclbin, "the image for the card; device xrt");
     command->add_option("--device-option", a.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
   };
-  auto* run = app.add_subcommand("run", "run a model (.onnx) or an artifact (.tsr)");
+  auto* run = app.add_subcommand("run", "run a model (.onnx, .tflite) or an artifact (.tsr)");
   run->add_option("model", a.model, "ONNX file or artifact")->required();
   std::string devices = "reference";
   for (const auto& backend : driver::backends()) devices += ", " + backend.name;

@@ -43,6 +43,13 @@ int64_t last_extent(const Op& op, size_t i) {
   return op.input(i).shape.back();
 }
 
+void require_window(const Op& op, int64_t height, int64_t width) {
+  constexpr int64_t kLargest = 4096;
+  if (height < 1 || width < 1 || height > kLargest || width > kLargest)
+    op.refuse("a window of " + std::to_string(height) + " by " + std::to_string(width) + " is not supported",
+              ErrorCode::kInvalidModel);
+}
+
 Value extents(Op& op, size_t i) {
   const ops::Shape& shape = op.input(i).shape;
   if (std::count(shape.begin(), shape.end(), -1) == 0) return op.ints(shape);

@@ -19,6 +19,8 @@ int64_t constant_axis(const Op& op, size_t i, size_t data);
 const ops::Shape& fixed_shape(const Op& op, size_t i);
 /// The last extent of an operand; refuses where it is open or there is none.
 int64_t last_extent(const Op& op, size_t i);
+/// Refuses windows of a pool that are empty, or so large that a damaged file is likelier than an image.
+void require_window(const Op& op, int64_t height, int64_t width);
 /// The extents of an operand as a vector of int64.
 Value extents(Op& op, size_t i);
 /// Operand `i` as int64: a constant, or cast. A scalar stays one.

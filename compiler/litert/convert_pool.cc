@@ -2,13 +2,14 @@
 // Pools, means, softmax.
 #include <algorithm>
 
-#include "compiler/litert/conversions.h"
+#include "compiler/litert/build.h"
 
 namespace tessera::litert {
 namespace {
 
 Attributes window_of(Op& op) {
   using O = Pool2DOptions;
+  require_window(op, op.option(O::filter_height), op.option(O::filter_width));
   return {{"kernel_shape", std::vector<int64_t>{op.option(O::filter_height), op.option(O::filter_width)}},
           {"strides", std::vector<int64_t>{op.option(O::stride_h), op.option(O::stride_w)}},
           {"auto_pad", std::string(op.option(O::padding) == 0 ? "SAME_UPPER" : "VALID")}};

@@ -68,7 +68,9 @@ bool computes_on_integers(Op& op, size_t x = 0) {
 
 /// Whether XNNPACK has the operator for these types. Its sums are converted by one float32 factor; LiteRT's own kernels
 /// convert them in fixed point.
-bool xnnpack_takes(Op& op, size_t x = 0) {
+bool xnnpack_takes(Op& op, size_t x = 0, Activation activation = Activation::kNone) {
+  // It has no transposed convolution with an activation, and no depthwise one of uint8.
+  if (op.code() == BuiltinOperator::kTransposeConv && activation != Activation::kNone) return false;
   const bool wide = op.input(x).type == TensorType::kInt16;
   const bool old = op.code() == BuiltinOperator::kDepthwiseConv2d && op.input(x).type == TensorType::kUint8;
   return op.kernels() == Kernels::kXnnpack && !wide && !old;
@@ -81,7 +83,7 @@ Value requantised(Op& op, const Value& sums, int64_t axis, Activation activation
   const IntegerLimits limits = limits_of(y, activation);
   const bool dense = op.code() == BuiltinOperator::kFullyConnected;
   const bool narrow = op.has(bias) && op.input(bias).type == TensorType::kInt32;  // sums of 32 bits
-  const char* kernel = xnnpack_takes(op, x)                     ? "xnnpack"
+  const char* kernel = xnnpack_takes(op, x, activation)         ? "xnnpack"
                        : dense                                  ? "real"
                        : y.type != TensorType::kInt16 || narrow ? "reference"
                                                                 : "short";
@@ -225,6 +227,7 @@ void convert_fully_connected(Op& op) {
   using O = FullyConnectedOptions;
   const auto activation = static_cast<Activation>(op.option(O::fused_activation_function));
   if (op.option(O::weights_format) != 0) op.refuse("shuffled weights are not supported");
+  if (op.input(0).shape.empty()) op.refuse("the operand must have an axis", ErrorCode::kInvalidModel);
   const int64_t in = extent(op, 1, 1), out = extent(op, 1, 0);
   const bool flat = op.input(0).shape.size() == 2 && op.output().shape.size() == 2;
   const auto rows = [&](const Value& value) { return flat ? value : op.reshape(value, {-1, in}); };
@@ -314,9 +317,13 @@ void convert_transpose_conv(Op& op) {
   const Attributes attributes = {
       {"strides", std::vector<int64_t>{strides[0], strides[1]}}, {"pads", pads}, {"output_padding", more}};
   if (computes_on_integers(op, 2)) {
-    const Value sums = op.node(
-        "ConvTranspose",
-        {exact(op, op.channels_first(op.value(2)), x), exact(op, weights(op, {3, 0, 1, 2}), op.input(1))}, attributes);
+    const Value image = op.channels_first(op.value(2)), turned = weights(op, {3, 0, 1, 2});
+    Attributes integers = attributes;
+    integers["x_zero_point"] = x.quantisation.zero();
+    integers["w_zero_point"] = op.input(1).quantisation.zero();
+    const Value sums = x.type == TensorType::kInt16
+                           ? op.node("ConvTranspose", {exact(op, image, x), exact(op, turned, op.input(1))}, attributes)
+                           : op.node("ConvTransposeInteger", {image, turned}, integers, kDomain);
     return op.give(0, op.channels_last(requantised(op, sums, 1, activation, 2, 3)));
   }
   if (x.is_quantised() || y.is_quantised()) op.refuse("this combination of element types is not supported");

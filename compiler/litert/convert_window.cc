@@ -79,6 +79,7 @@ void convert_conv_3d_transpose(Op& op) {
 /// The root of the mean of squares.
 void convert_l2_pool(Op& op) {
   using O = Pool2DOptions;
+  require_window(op, op.option(O::filter_height), op.option(O::filter_width));
   const Value x = op.channels_first(op.real(0));
   const Attributes attributes = {
       {"kernel_shape", std::vector<int64_t>{op.option(O::filter_height), op.option(O::filter_width)}},

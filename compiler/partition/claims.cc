@@ -424,6 +424,7 @@ MatcherRegistry::MatcherRegistry()
           {"binary-qlinearmul", "com.microsoft", "QLinearMul", claim_binary},
           {"litert-average-pool", nn::kLitertDomain.str(), "AveragePool", claim_litert_average_pool},
           {"litert-mean", nn::kLitertDomain.str(), "Mean", claim_litert_mean},
+          {"litert-transposed", nn::kLitertDomain.str(), "Requantise", claim_litert_transposed},
           {"litert-add", nn::kLitertDomain.str(), "Add", claim_litert_binary},
           {"litert-sub", nn::kLitertDomain.str(), "Sub", claim_litert_binary},
           {"litert-mul", nn::kLitertDomain.str(), "Mul", claim_litert_binary},

@@ -169,4 +169,49 @@ std::optional<Claim> claim_transposed(NodeOp op) {
   return c;
 }
 
+/// litert Requantise, by XNNPACK's float factors, of the int32 sums of a ConvTransposeInteger: exact by formula.
+std::optional<Claim> claim_litert_transposed(NodeOp op) {
+  const ops::Node node = nn::to_node(op);
+  NodeOp convolution = nn::defining_op(op.getInputs()[0], "ConvTransposeInteger", nn::kLitertDomain);
+  if (!convolution || !all_static(convolution) || !convolution.getResult(0).hasOneUse() ||
+      node.get_string("kernel", "reference") != "xnnpack" || node.get_int("axis", 1) != 1)
+    return std::nullopt;
+  mlir::Value x = convolution.getInputs()[0], weights = convolution.getInputs()[1];
+  const auto w = nn::constant_value(weights);
+  const Shape in = *nn::shape_of(x), out = *nn::shape_of(convolution.getResult(0));
+  if (!w || !is_byte(nn::dtype_of(x)) || nn::constant_value(x) || !has_elements(x) || in.size() != 4)
+    return std::nullopt;
+  const ops::Node sums = nn::to_node(convolution);
+  graph::TransposedConvolution what;
+  if (!read_window(sums, w->shape(), what)) return std::nullopt;
+  what.groups = 1;
+  const int64_t ic = in[1], oc = out[1], taps = what.kernel[0] * what.kernel[1];
+  const std::vector<float> scales = node.get_floats("w_scales");
+  const auto bias = bias_values(op, 1, oc);
+  if (!bias || scales.empty() || (scales.size() != 1 && static_cast<int64_t>(scales.size()) != oc)) return std::nullopt;
+  const auto zero = static_cast<int32_t>(node.get_int("y_zero_point", 0));
+  const Quantisation y{{node.get_float("y_scale", 1)}, {zero}, nn::dtype_of(op.getResult(0))};
+  what.stage = requantise({}, {}, y);
+  what.stage.low = static_cast<int32_t>(node.get_int("low", 0)) - zero;
+  what.stage.high = static_cast<int32_t>(node.get_int("high", 0)) - zero;
+  // Weights [ic][oc][kernel] as [oc][ic][kernel].
+  const std::vector<int64_t> values = w->to_int64s();
+  const int64_t w_zero = sums.get_int("w_zero_point", 0);
+  for (int64_t o = 0; o < oc; ++o) {
+    for (int64_t i = 0; i < ic; ++i)
+      for (int64_t t = 0; t < taps; ++t)
+        what.weights.push_back(static_cast<int16_t>(values[static_cast<size_t>((i * oc + o) * taps + t)] - w_zero));
+    const float scale = scales[scales.size() == 1 ? 0 : static_cast<size_t>(o)];
+    what.stage.multiplier.push_back(node.get_float("x_scale", 1) * scale / y.s());
+    what.stage.bias.push_back(bias->empty() ? 0 : (*bias)[bias->size() == 1 ? 0 : static_cast<size_t>(o)]);
+  }
+  what.input_zero = static_cast<int32_t>(sums.get_int("x_zero_point", 0));
+  Claim c = base_claim(op, {x});
+  c.op.kind = "ConvTranspose";
+  c.op.macs = model_macs(convolution);
+  c.covered = {op.getOperation(), convolution.getOperation()};
+  c.op.what = std::move(what);
+  return c;
+}
+
 }  // namespace tessera::partition

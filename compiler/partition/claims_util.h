@@ -106,6 +106,7 @@ std::optional<Claim> claim_float_binary(NodeOp op);
 std::optional<Claim> claim_litert_binary(NodeOp op);
 std::optional<Claim> claim_litert_average_pool(NodeOp op);
 std::optional<Claim> claim_litert_mean(NodeOp op);
+std::optional<Claim> claim_litert_transposed(NodeOp op);
 std::optional<Claim> claim_table(NodeOp op);
 std::optional<Claim> claim_moves(NodeOp op);
 /// QuantizeLinear behind a chain of unary operators and movements that starts at a byte tensor.

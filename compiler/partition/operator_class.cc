@@ -23,6 +23,7 @@ constexpr Entry kOperators[] = {
     {"QLinearConv", OperatorClass::kConvolution, 3},
     {"DeformConv", OperatorClass::kConvolution},
     {"ConvTranspose", OperatorClass::kTransposedConvolution},
+    {"ConvTransposeInteger", OperatorClass::kTransposedConvolution},
     {"ConvTransposeWithDynamicPads", OperatorClass::kTransposedConvolution},
     {"AveragePool", OperatorClass::kPool},
     {"GlobalAveragePool", OperatorClass::kPool},

@@ -217,8 +217,9 @@ class Maker:
 def make(folder, tessera, count=6):
     """Makes the seeds once; a folder that is complete is left as it is."""
     folder = pathlib.Path(folder)
-    stamp = folder / "complete"
-    if stamp.exists() and stamp.read_text() == str(count):
+    stamp, made = folder / "complete", f"{count}, LiteRT files too"
+    if stamp.exists() and stamp.read_text() == made:
         return
+    (folder / "litert").mkdir(parents=True, exist_ok=True)  # empty without the package that writes them
     Maker(folder, tessera).make(count)
-    stamp.write_text(str(count))
+    stamp.write_text(made)

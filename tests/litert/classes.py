@@ -3,7 +3,8 @@
 
 - "exact": every bit of every element is what Interpreter(file) gives, with XNNPACK where it takes the operator;
 - "tolerance": real arithmetic whose sums have another order or whose functions come from another library;
-- "step": quantised, single elements may lie one step beside;
+- "dynamic": real operands by integer weights: some kernels quantise the operand when it comes;
+- "step": quantised, single elements may lie one step beside; "steps": of 16 bits, some of 32,768;
 - "chance": random numbers, of which type and shape are compared;
 - "refused": one line says so."""
 
@@ -22,7 +23,17 @@ STABLEHLO_COMPOSITE SEGMENT_SUM UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_PROD CUMSU
 """
 EXACT_REAL = set(EXACT.split())
 CHANCE = {"MULTINOMIAL", "RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"}
-EXCEPTIONS = {}
+EXCEPTIONS = {
+    "BATCH_MATMUL": {"int8": "step"},
+    "CONV_2D": {"hybrid": "dynamic"},
+    "DEPTHWISE_CONV_2D": {"uint8": "step", "hybrid": "dynamic"},
+    "FULLY_CONNECTED": {"hybrid": "dynamic"},
+    "LEAKY_RELU": {"int16": "step"},
+    "LOGISTIC": {"int16": "steps"},
+    "QUANTIZE": dict.fromkeys(["int8 to uint8", "uint8 to int8", "int32 to int8", "int32 to int16"], "step"),
+    "TANH": {"int16": "steps"},
+    "TRANSPOSE_CONV": {"int8": "step", "uint8": "step", "int8 per channel": "step"},
+}
 # Where `--litert-kernels reference` gives what the default gives: the reference kernel of SUM forgets the zero point.
 DEFAULT_ONLY = {("SUM", "int8"), ("SUM", "int16")}
 REFUSED = {"DIV": {"uint8"}, "REDUCE_PROD": {"int8", "int16"}, "QUANTIZE": {"int16 to int32"}}

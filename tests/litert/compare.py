@@ -6,6 +6,8 @@ import numpy as np
 import tessera
 
 TOLERANCE = 2e-5  # of the largest magnitude
+DYNAMIC = 2e-2
+STEPS = 12
 
 
 def difference(got, want, kind, tolerance=TOLERANCE):
@@ -21,9 +23,10 @@ def difference(got, want, kind, tolerance=TOLERANCE):
         error = np.abs(got.astype(wide) - want.astype(wide))
         error = np.where((got == want) | ((got != got) & (want != want)), 0, error)
         most = max(1e-3, float(np.abs(want[np.isfinite(want)]).max(initial=0)))
-    if kind == "step" and want.dtype.kind in "iu" and error.max() <= 1:
+    if want.dtype.kind in "iu" and error.max() <= {"step": 1, "steps": STEPS}.get(kind, 0):
         return ""
-    if kind == "tolerance" and want.dtype.kind in "fc" and error.max() <= tolerance * most:
+    limit = {"tolerance": tolerance, "dynamic": DYNAMIC}.get(kind, 0) * most
+    if want.dtype.kind in "fc" and error.max() <= limit:
         return ""
     return f"{np.count_nonzero(error)} of {error.size} elements differ, by {error.max()} at most"
 
@@ -52,7 +55,7 @@ def compare(case, kind, device="reference", tolerance=TOLERANCE, kernels=None, *
     if kind == "refused":
         return "runs, though its class is 'refused'"
     texts = []
-    for name in [kernels or oracle_of(case), *(case.runs if kind == "tolerance" else ())]:
+    for name in [kernels or oracle_of(case), *(case.runs if kind in ("tolerance", "dynamic") else ())]:
         wanted = case.runs[name].outputs
         found = [difference(g, w, kind, tolerance) for g, w in zip(got, wanted, strict=True)]
         if not any(found):

@@ -145,7 +145,7 @@ def test_models_that_cannot_be_served(tmp_path):
         ("no_rows", "'x' has the shape [3], whose first dimension is not open"),
         ("wrong_warm", "'warm' names the inputs ['z']"),
         ("device", "abacus"),
-        ("twice", "has 2 files of model.onnx and model.tsr"),
+        ("twice", "has 2 files of model.onnx, model.tflite, model.tsr"),
         ("empty", "has no version to serve"),
         ("good", ""),
     ):

@@ -134,7 +134,7 @@ def compile_options():
 class Session:
     """A model on a device.
 
-    model: path of an ONNX file or an artifact (.tsr), or the bytes of either. device: "fsim" (functional simulator),
+    model: path of an ONNX or LiteRT file or an artifact (.tsr), or its bytes. device: "fsim" (functional simulator),
     "reference" (interpreter), another of tessera.backends(), or "remote:HOST:PORT" of a `tessera serve`. config: npu64,
     npu256, npu256t, npu1024, ... or a .toml file; default: the artifact's own, what a model was quantised for, or
     npu256. shapes: {input: shape} for dynamic dimensions; without it a model is compiled for the shapes that come and

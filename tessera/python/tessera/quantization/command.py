@@ -145,7 +145,7 @@ def run(arguments):
 
     if arguments.samples < 1:
         raise argument(f"--samples takes a number above 0, got {arguments.samples}")
-    output = arguments.output or arguments.model.removesuffix(".onnx") + "_int8.onnx"
+    output = arguments.output or arguments.model.removesuffix(".onnx").removesuffix(".tflite") + "_int8.onnx"
     draws = sys.stderr.isatty() and not arguments.quiet
     engine, shown = choose_engine(arguments.engine), warnings.showwarning
     if not arguments.quiet:

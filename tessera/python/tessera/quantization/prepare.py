@@ -11,8 +11,8 @@ import pathlib
 import tempfile
 import warnings
 
-import numpy as np
 import _tessera
+import numpy as np
 import onnx
 import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper, version_converter

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of models: NAME/VERSION/model.onnx (or model.tflite, model.tsr), with NAME/tessera.toml where a model has settings.
-Names that clients send are compared with what stands in the folder and never become paths."""
+"""The folder of models: NAME/VERSION/model.onnx (or model.tflite, model.tsr), with NAME/tessera.toml where a model has
+settings. Names that clients send are compared with what stands in the folder and never become paths."""
 
 import dataclasses
 import os
@@ -61,7 +61,7 @@ class Repository:
         files = [folder / file for file in _FILES if (folder / file).is_file()]
         if len(files) != 1:
             raise argument(
-                f"model '{name}' version {number} has {len(files)} files of {' and '.join(_FILES)} in its folder; "
+                f"model '{name}' version {number} has {len(files)} files of {', '.join(_FILES)} in its folder; "
                 "one is right"
             )
         marks = tuple(_mark(path) for path in sorted(folder.rglob("*")))
