@@ -29,7 +29,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._pytree import tree_flatten
 
 from ..pt2e.export import BY_ATEN, is_edge, translations
-from .backend import TesseraBackend, compile_program, specs_of
+from .backend import TesseraBackend, check, compile_program, specs_of
 
 log = logging.getLogger("tessera.executorch")
 QUANTISATION = ("quantized_decomposed::", "torchao::")
@@ -55,6 +55,7 @@ class TesseraPartitioner(Partitioner):
     def __init__(self, *, device="fsim", config=None, **options):
         super().__init__()
         self.settings = {"device": device, "config": config, **options}
+        check(self.settings)
         self.delegation = DelegationSpec(TesseraBackend.__name__, specs_of(self.settings))
         self.values, self.refused = {}, {}
 

@@ -95,13 +95,12 @@ class TesseraQuantizer(Quantizer):
     def _activation(bits, qat, observer):
         kind, scheme = (torch.int8, torch.per_tensor_affine) if bits == 8 else (torch.int16, torch.per_tensor_symmetric)
         ends = torch.iinfo(kind)
-        low = ends.min if bits == 8 else -ends.max
         if qat:
             maker = FusedMovingAvgObsFakeQuantize if bits == 8 else FakeQuantize
             maker = maker.with_args(observer=MovingAverageMinMaxObserver, eps=2**-12)
         else:
             maker = observer.with_args(eps=2**-12)
-        return QuantizationSpec(kind, maker, low, ends.max, scheme, is_dynamic=False)
+        return QuantizationSpec(kind, maker, ends.min, ends.max, scheme, is_dynamic=False)
 
     @staticmethod
     def _weight(bits, axis, qat):

@@ -22,7 +22,7 @@ MOVES = {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "
 
 def spell(model):
     graph = Graph(model)
-    steps = (scalars, constants, clips, constants, norms, single_quantisers, pairs, means, matrices, moves, types, clamps, biases)
+    steps = (scalars, constants, clips, constants, norms, single_quantisers, pairs, means, matrices, moves, types, floats, clamps, biases)
     for step in steps:
         step(graph)
         graph.tidy()
@@ -53,7 +53,8 @@ class Graph:
                 del self.graph.input[i]
 
     def tidy(self):
-        """Leaves out what nobody reads, and finds makers and readers anew. Nodes are put into an order that runs."""
+        """Leaves out what nobody reads, and finds makers and readers anew. Nodes are put into an order that runs. The
+        types of integers may have changed, and nothing is said of them."""
         outputs = [value.name for value in self.graph.output]
         maker = {name: node for node in self.graph.node for name in node.output if name}
         order, done, names = [], set(), set()
@@ -74,9 +75,11 @@ class Graph:
         kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in order]
         del self.graph.node[:]
         self.graph.node.extend(kept)
-        for i in reversed(range(len(self.graph.initializer))):
-            if self.graph.initializer[i].name not in names:
-                del self.graph.initializer[i]
+        made = {name for node in kept for name in node.output if node.op_type != "QuantizeLinear"}
+        for held, wanted in ((self.graph.initializer, names), (self.graph.value_info, made)):
+            for i in reversed(range(len(held))):
+                if held[i].name not in wanted:
+                    del held[i]
         self.nodes = list(self.graph.node)
         self.maker = {name: node for node in self.nodes for name in node.output if name}
         self.readers = {}
@@ -387,10 +390,24 @@ def pairs(graph):
             continue
         if graph.same(node, source) and graph.replace(node.output[0], source.input[0]):
             continue
-        apart = graph.fresh(f"{node.input[0]}_apart")
-        lowest = graph.constant(f"{apart}_lowest", np.float32(np.finfo(np.float32).min))
-        graph.add("Clip", [node.input[0], lowest], apart)
-        node.input[0] = apart
+        part(graph, node)
+
+
+def part(graph, node):
+    """A Clip that limits nothing in front of the first operand."""
+    apart = graph.fresh(f"{node.input[0]}_apart")
+    lowest = graph.constant(f"{apart}_lowest", np.float32(np.finfo(np.float32).min))
+    node.input[0] = graph.add("Clip", [node.input[0], lowest], apart)
+
+
+def floats(graph):
+    """Products whose weights were left in float stay float: between a dequantisation and a quantisation ONNX Runtime
+    would quantise the weights by itself."""
+    for node in graph.nodes:
+        if node.op_type not in PRODUCTS | {"ConvTranspose"} or graph.array(node.input[1]) is None:
+            continue
+        if graph.array(node.input[1]).dtype == np.float32 and graph.made_by(node.input[0], "DequantizeLinear"):
+            part(graph, node)
 
 
 def means(graph):
