@@ -9,8 +9,8 @@
 #include <cstring>
 #include <memory>
 
-// Of our own in every library: a program may hold another version of FlatBuffers, as ExecuTorch's libexecutorch.so does,
-// and the loader would take its functions for these.
+// Of our own in every library: a program may hold another version of FlatBuffers, as ExecuTorch's libexecutorch.so
+// does, and the loader would take its functions for these.
 #pragma GCC visibility push(hidden)
 #include <flatbuffers/flatbuffers.h>
 #pragma GCC visibility pop

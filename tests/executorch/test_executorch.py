@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The back end of ExecuTorch: programs are lowered, loaded by the runtime of the wheel, in Python and by a program in C++,
-and run. Results are those of the ONNX file that the delegate was made of, in every element, and near PyTorch's."""
+"""The back end of ExecuTorch: programs are lowered, loaded by the runtime of the wheel, in Python and by a program in
+C++, and run. Results are those of the ONNX file that the delegate was made of, in every element, and near PyTorch's."""
 
 import json
 import subprocess
@@ -15,18 +15,19 @@ pytest.importorskip("torchao", reason="torchao is not installed (requirements-ex
 import onnxruntime  # noqa: E402
 from executorch.exir import to_edge_transform_and_lower  # noqa: E402
 from executorch.exir.backend.utils import get_delegates, get_non_lowered_nodes  # noqa: E402
+from tessera.pt2e import TesseraQuantizer, to_onnx  # noqa: E402
 from torch import nn  # noqa: E402
 
 import tessera  # noqa: E402
 from tessera.executorch import TesseraPartitioner, load_backend, set_option  # noqa: E402
-from tessera.pt2e import TesseraQuantizer, to_onnx  # noqa: E402
 from tests.executorch.conftest import BUILD  # noqa: E402
 from tests.pt2e.networks import Residual, quantised  # noqa: E402
 
 RUNNER = BUILD / "bin" / "tessera_executorch_runner"
 pytestmark = [
     pytest.mark.skipif(
-        not (BUILD / "lib" / "libtessera_executorch.so").exists(), reason="a build without the target tessera_executorch"
+        not (BUILD / "lib" / "libtessera_executorch.so").exists(),
+        reason="a build without the target tessera_executorch",
     ),
     pytest.mark.filterwarnings("ignore"),
 ]

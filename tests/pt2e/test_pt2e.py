@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of torchao's PT2E flow: what `to_onnx` writes gives ONNX Runtime's results in every element, its products run on
-the NPU, its weights are the integers of the converted model, and it means what PyTorch computes."""
+"""Models of torchao's PT2E flow: what `to_onnx` writes gives ONNX Runtime's results in every element, its products run
+on the NPU, its weights are the integers of the converted model, and it means what PyTorch computes."""
 
 import numpy as np
 import onnx
@@ -13,9 +13,9 @@ pytest.importorskip("onnxscript", reason="onnxscript is not installed (requireme
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 import onnxruntime  # noqa: E402
+from tessera.pt2e import TesseraQuantizer, to_onnx  # noqa: E402
 
 import tessera  # noqa: E402
-from tessera.pt2e import TesseraQuantizer, to_onnx  # noqa: E402
 from tests.pt2e.networks import Attention, Residual, quantised  # noqa: E402
 
 

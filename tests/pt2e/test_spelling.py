@@ -10,9 +10,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tessera.pt2e import spell
 
 import tessera
-from tessera.pt2e import spell
 
 
 class File:
@@ -81,8 +81,8 @@ def meaning(model, feeds):
 
 
 def check(file, result, apart=0.001, share=1.0):
-    """`apart`: mean difference to what the file says, as a share of the mean result. Sums near a tie may round otherwise,
-    and in a network a step moves the sums behind it."""
+    """`apart`: mean difference to what the file says, as a share of the mean result. Sums near a tie may round
+    otherwise, and in a network a step moves the sums behind it."""
     model = file.model(result)
     feeds = {"x": file.rng.standard_normal(file.shape).astype(np.float32)}
     expected = meaning(model, feeds)

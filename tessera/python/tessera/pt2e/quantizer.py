@@ -110,10 +110,7 @@ class TesseraQuantizer(Quantizer):
         else:
             maker = MovingAveragePerChannelMinMaxObserver if qat else PerChannelMinMaxObserver
             scheme = torch.per_channel_symmetric
-        if qat:
-            maker = FakeQuantize.with_args(observer=maker, eps=2**-12)
-        else:
-            maker = maker.with_args(eps=2**-12)
+        maker = FakeQuantize.with_args(observer=maker, eps=2**-12) if qat else maker.with_args(eps=2**-12)
         return QuantizationSpec(torch.int8, maker, -top, top, scheme, ch_axis=axis, is_dynamic=False)
 
     # --- annotation
@@ -216,7 +213,7 @@ class TesseraQuantizer(Quantizer):
         if not parts:
             return
         shared = SharedQuantizationSpec((parts[0], node))
-        inputs = {part: shared for part in parts[1:]}
+        inputs = dict.fromkeys(parts[1:], shared)
         inputs[parts[0]] = self.activation  # a range for all of them, also where the scale of one is known
         node.meta[KEY] = QuantizationAnnotation(input_qspec_map=inputs, output_qspec=shared, _annotated=True)
 
@@ -230,9 +227,7 @@ class TesseraQuantizer(Quantizer):
         several = isinstance(node.meta.get("val"), (tuple, list))
         shared = SharedQuantizationSpec((source, node))
         node.meta[KEY] = QuantizationAnnotation(
-            input_qspec_map={source: self._spec(source)},
-            output_qspec=None if several else shared,
-            _annotated=True,
+            input_qspec_map={source: self._spec(source)}, output_qspec=None if several else shared, _annotated=True
         )
 
     def _zero_pad(self, node):

@@ -22,7 +22,22 @@ MOVES = {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "
 
 def spell(model):
     graph = Graph(model)
-    steps = (scalars, constants, clips, constants, norms, single_quantisers, pairs, means, matrices, moves, types, floats, clamps, biases)
+    steps = (
+        scalars,
+        constants,
+        clips,
+        constants,
+        norms,
+        single_quantisers,
+        pairs,
+        means,
+        matrices,
+        moves,
+        types,
+        floats,
+        clamps,
+        biases,
+    )
     for step in steps:
         step(graph)
         graph.tidy()
@@ -272,7 +287,9 @@ def norms(graph):
             continue
         gamma, beta, mean, variance = (m.astype(np.float64) for m in moments)
         factor = gamma / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
-        if np.any(factor == 0) or np.any((weights == np.iinfo(weights.dtype).min) & (along(factor, 0, weights.ndim) < 0)):
+        if np.any(factor == 0) or np.any(
+            (weights == np.iinfo(weights.dtype).min) & (along(factor, 0, weights.ndim) < 0)
+        ):
             continue
         if given[0].size > 1 and attribute(source, "axis", 1) % weights.ndim != 0:
             continue
@@ -579,6 +596,9 @@ def biases(graph):
         name = node.input[2]
         value = graph.fresh(f"{name}_value")
         more = {"axis": 0} if scale.ndim else {}
-        operands = [graph.constant(f"{name}_quantised", values.astype(np.int32)), graph.constant(f"{name}_scale", scale)]
+        operands = [
+            graph.constant(f"{name}_quantised", values.astype(np.int32)),
+            graph.constant(f"{name}_scale", scale),
+        ]
         graph.add("DequantizeLinear", operands, value, **more)
         node.input[2] = value
