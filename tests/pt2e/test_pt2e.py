@@ -61,6 +61,19 @@ def test_fewer_bits():
     check(converted, x, steps=0.02)
 
 
+@pytest.mark.parametrize("kind", [Residual, Attention])
+def test_sixteen_bits(kind):
+    """Products of 16-bit activations are two integer products of bytes, on the NPU; the rest is float arithmetic of
+    elements, which is equal too, but for averages, softmax and products of two activations."""
+    converted, x = quantised(kind, TesseraQuantizer(activation_bits=16))
+    model = to_onnx(converted, (x,))
+    expected, got, info = run(model, x)
+    assert np.allclose(got, expected, atol=1e-3 * np.abs(expected).max())
+    assert info.macs_npu_share == 1.0 if kind is Residual else info.macs_npu_share > 0.7
+    trained = converted(x).detach().numpy()
+    assert np.abs(got - trained).max() <= 1e-3 * np.abs(trained).max()
+
+
 def test_quantizer_of_xnnpack():
     """Parameters shared with sums put zero inside of the range: convolution and ReLU part without changing integers."""
     module = pytest.importorskip(

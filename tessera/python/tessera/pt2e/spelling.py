@@ -35,6 +35,7 @@ def spell(model):
         moves,
         types,
         floats,
+        wide_products,
         clamps,
         biases,
     )
@@ -541,6 +542,71 @@ def quantised_operands(graph, node):
     """Whether all operands that a run computes, and the weights of a product, are dequantised."""
     operands = node.input[:2] if node.op_type in PRODUCTS else node.input
     return all(graph.made_by(name, "DequantizeLinear") is not None for name in operands)
+
+
+def wide_products(graph):
+    """A product of 16-bit activations with 8-bit weights becomes two products of bytes, of the upper and the lower
+    half: x = 256 * h + l. Their sums are exact integers, which are scaled and added in float. ONNX Runtime has no
+    16-bit product and would add in float."""
+    halves = {}
+    for node in graph.nodes:
+        if node.op_type not in PRODUCTS or not quantised_operands(graph, node):
+            continue
+        x, w = (graph.maker[name] for name in node.input[:2])
+        weights, given = graph.array(w.input[0]), (graph.parameters(x), graph.parameters(w))
+        if weights is None or None in given or given[0][1].dtype != np.int16 or weights.dtype != np.int8:
+            continue
+        if given[0][0].size != 1 or any(np.any(zero != 0) for _, zero in given):
+            continue
+        axis = 0 if node.op_type == "Conv" or attribute(node, "transB", 0) else 1
+        if given[1][0].size > 1 and attribute(w, "axis", 1) % weights.ndim != axis:
+            continue
+        unscaled = all(attribute(node, name, 1.0) == 1.0 for name in ("alpha", "beta"))
+        if node.op_type != "Conv" and (weights.ndim != 2 or not unscaled or attribute(node, "transA", 0)):
+            continue
+        if x.input[0] not in halves:
+            halves[x.input[0]] = split_halves(graph, x.input[0])
+        replace_wide(graph, node, halves[x.input[0]], weights, given[0][0] * given[1][0])
+
+
+def split_halves(graph, name):
+    """The upper bytes of int16, 128 higher, and the lower ones, both as uint8."""
+    fresh = lambda what: graph.fresh(f"{name}_{what}")
+    constant = lambda value: graph.constant(f"{name}_{value}", np.float32(value))
+    whole = graph.add("Cast", [name], fresh("whole"), to=onnx.TensorProto.FLOAT)
+    high = graph.add("Floor", [graph.add("Mul", [whole, constant(1 / 256)], fresh("scaled"))], fresh("high"))
+    low = graph.add("Sub", [whole, graph.add("Mul", [high, constant(256)], fresh("rest"))], fresh("low"))
+    raised = graph.add("Add", [high, constant(128)], fresh("raised"))
+    return tuple(
+        graph.add("Cast", [half], fresh(f"{what}_byte"), to=onnx.TensorProto.UINT8)
+        for half, what in ((raised, "high"), (low, "low"))
+    )
+
+
+def replace_wide(graph, node, halves, weights, scale):
+    """The node's result from the integer products of both halves."""
+    result, conv = node.output[0], node.op_type == "Conv"
+    axis, rank = (1, weights.ndim) if conv else (0, 1)
+    kept = {a.name: helper.get_attribute_value(a) for a in node.attribute} if conv else {}
+    weights = weights.T if not conv and attribute(node, "transB", 0) else weights
+    # ONNX Runtime's ConvInteger has a kernel for unsigned weights alone.
+    held = (weights.astype(np.int16) + 128).astype(np.uint8) if conv else weights
+    matrix, parts = graph.constant(f"{result}_weights", held), []
+    for half, zero, unit in zip(halves, (128, 0), (256, 1)):
+        sums, value, scaled = (graph.fresh(f"{result}_{what}_{unit}") for what in ("sums", "value", "scaled"))
+        operands = [half, matrix, graph.constant(f"{result}_zero", np.uint8(zero))]
+        operands += [graph.constant(f"{result}_weights_zero", np.uint8(128))] if conv else []
+        graph.add("ConvInteger" if conv else "MatMulInteger", operands, sums, **kept)
+        graph.add("Cast", [sums], value, to=onnx.TensorProto.FLOAT)
+        factor = along((scale * np.float32(unit)).astype(np.float32), axis, rank)
+        parts.append(graph.add("Mul", [value, graph.constant(f"{result}_scale", factor)], scaled))
+    if len(node.input) > 2 and node.input[2]:
+        shift = constant_value(graph, node.input[2])
+        known = shift is not None and shift.ndim == 1
+        bias = graph.constant(f"{result}_bias", along(shift.astype(np.float32), axis, rank)) if known else node.input[2]
+        parts[1] = graph.add("Add", [parts[1], bias], graph.fresh(f"{result}_shifted"))
+    node.output[0] = graph.fresh(f"{result}_gone")  # nobody reads it
+    graph.add("Add", parts, result)
 
 
 def finer(graph, node, source):
