@@ -84,6 +84,22 @@ def test_quantizer_of_xnnpack():
     check(*quantised(Residual, module.XNNPACKQuantizer().set_global(config)), steps=0.02)
 
 
+def test_dynamic_quantisation():
+    """Linear layers whose activations each run quantises: DynamicQuantizeLinear and MatMulInteger on the NPU."""
+    module = pytest.importorskip(
+        "executorch.backends.xnnpack.quantizer.xnnpack_quantizer",
+        reason="executorch is not installed (requirements-executorch.txt)",
+    )
+    config = module.get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True)
+    converted, x = quantised(Attention, module.XNNPACKQuantizer().set_global(config))
+    model = to_onnx(converted, (x,))
+    assert sum(node.op_type == "MatMulInteger" for node in model.graph.node) == 5
+    expected, got, info = run(model, x)
+    assert np.allclose(got, expected, atol=1e-3 * np.abs(expected).max())
+    assert info.macs_npu_share > 0.7
+    assert np.allclose(got, converted(x).detach().numpy(), atol=1e-3 * np.abs(expected).max())
+
+
 def test_softmax_on_row_lanes():
     converted, x = quantised(Attention, TesseraQuantizer(rows=True))
     check(converted, x, steps=0.03, config="npu256t")

@@ -31,6 +31,7 @@ def spell(model):
         single_quantisers,
         pairs,
         means,
+        dynamic_products,
         matrices,
         moves,
         types,
@@ -542,6 +543,50 @@ def quantised_operands(graph, node):
     """Whether all operands that a run computes, and the weights of a product, are dequantised."""
     operands = node.input[:2] if node.op_type in PRODUCTS else node.input
     return all(graph.made_by(name, "DequantizeLinear") is not None for name in operands)
+
+
+def dynamic_products(graph):
+    """Activations whose parameters each run chooses: what DynamicQuantizeLinear makes goes into MatMulInteger, and the
+    sums are scaled behind it."""
+    for node in graph.nodes:
+        if node.op_type not in ("MatMul", "Gemm") or not quantised_operands(graph, node):
+            continue
+        x, w = (graph.maker[name] for name in node.input[:2])
+        chosen, weights, given = chosen_by_run(graph, x), graph.array(w.input[0]), graph.parameters(w)
+        if chosen is None or weights is None or weights.ndim != 2 or given is None or np.any(given[1] != 0):
+            continue
+        columns = 0 if attribute(node, "transB", 0) else 1
+        unscaled = all(attribute(node, name, 1.0) == 1.0 for name in ("alpha", "beta"))
+        if not unscaled or attribute(node, "transA", 0) or weights.dtype != np.int8:
+            continue
+        if given[0].size > 1 and attribute(w, "axis", 1) % 2 != columns:
+            continue
+        result = node.output[0]
+        name = lambda what, of=result: graph.fresh(f"{of}_{what}")
+        matrix = graph.constant(f"{result}_weights", weights.T if columns == 0 else weights)
+        sums = graph.add("MatMulInteger", [chosen.output[0], matrix, chosen.output[2]], name("sums"))
+        value = graph.add("Cast", [sums], name("value"), to=onnx.TensorProto.FLOAT)
+        scale = graph.add("Mul", [chosen.output[1], graph.constant(f"{result}_scale", given[0])], name("unit"))
+        bias = node.input[2] if len(node.input) > 2 and node.input[2] else None
+        node.output[0] = name("gone")  # nobody reads it
+        if bias is None:
+            graph.add("Mul", [value, scale], result)
+        else:
+            graph.add("Add", [graph.add("Mul", [value, scale], name("scaled")), bias], result)
+
+
+def chosen_by_run(graph, node):
+    """The DynamicQuantizeLinear whose parameters a DQ has, of the tensor that the Q before it reads; else None."""
+    source = graph.made_by(node.input[0], "QuantizeLinear")
+    if source is None or list(source.input[1:]) != list(node.input[1:]):
+        return None
+    maker = node
+    for _ in range(4):  # conversions of the scale between the types that PyTorch and ONNX have
+        maker = graph.maker.get(maker.input[1] if maker is node else maker.input[0])
+        if maker is None or maker.op_type not in ("Cast", "Squeeze", "Reshape", "Identity"):
+            break
+    known = maker is not None and maker.op_type == "DynamicQuantizeLinear" and maker.input[0] == source.input[0]
+    return maker if known else None
 
 
 def wide_products(graph):
