@@ -122,6 +122,7 @@ def main():
     groups = [
         ["tests/system", "tests/cpu", "tests/import", "tests/conformance", "tests/oracle", "tests/fuzz", "ops/tests"],
         ["isa/tests", "tests/new_instruction", "tests/tests"],
+        ["tests/pt2e", "tests/executorch"],
     ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
     if options.newest:

@@ -2,6 +2,8 @@
 """Models of torchao's PT2E flow: what `to_onnx` writes gives ONNX Runtime's results in every element, its products run
 on the NPU, its weights are the integers of the converted model, and it means what PyTorch computes."""
 
+import os
+
 import numpy as np
 import onnx
 import pytest
@@ -39,8 +41,13 @@ def check(converted, x, steps, share=1.0, config="npu256"):
     return model
 
 
-@pytest.mark.parametrize(("kind", "qat"), [(Residual, False), (Residual, True), (Attention, False)])
+LONG = bool(os.environ.get("TESSERA_LONG"))
+CASES = [(Residual, False), (Attention, False), (Attention, True), *[(Residual, True)] * LONG]
+
+
+@pytest.mark.parametrize(("kind", "qat"), CASES)
 def test_equal_to_onnx_runtime(kind, qat):
+    """Training with normalisation takes torchao half a minute to prepare: `--long`."""
     check(*quantised(kind, TesseraQuantizer(qat=qat), qat), steps=0.02)
 
 
