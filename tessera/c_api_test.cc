@@ -88,6 +88,21 @@ TEST(CApi, BindingsKeepTensorsOnTheDevice) {
   tessera_device_tensor_release(held);
 }
 
+TEST(CApi, ModelsInMemory) {
+  std::ifstream file(kModel, std::ios::binary);
+  const std::string content{std::istreambuf_iterator<char>(file), {}};
+  tessera_session* session = nullptr;
+  const char* option = "effort=quick";
+  ASSERT_EQ(tessera_session_open_memory(content.data(), content.size(), nullptr, "npu64", &option, 1, &session),
+            TESSERA_OK)
+      << tessera_last_error();
+  EXPECT_EQ(tessera_input_count(session), 1U);
+  tessera_session_close(session);
+  EXPECT_EQ(tessera_session_open_memory("no model", 8, nullptr, nullptr, nullptr, 0, &session), TESSERA_INVALID_MODEL);
+  EXPECT_EQ(session, nullptr);
+  EXPECT_EQ(tessera_session_open_memory(nullptr, 8, nullptr, nullptr, nullptr, 0, &session), TESSERA_INVALID_ARGUMENT);
+}
+
 TEST(CApi, FailuresAreStatusesWithMessages) {
   tessera_session* session = nullptr;
   EXPECT_EQ(tessera_session_open("no/such/file.onnx", nullptr, nullptr, &session), TESSERA_IO);

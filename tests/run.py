@@ -125,6 +125,7 @@ def main():
             "ops/tests",
         ],
         ["isa/tests", "tests/new_instruction", "tests/tests"],
+        ["tests/pt2e", "tests/executorch"],
     ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
     if options.newest:

@@ -9,11 +9,18 @@
 #include <cstring>
 #include <memory>
 
+// Of our own in every library: a program may hold another version of FlatBuffers, as ExecuTorch's libexecutorch.so
+// does, and the loader would take its functions for these.
+#pragma GCC visibility push(hidden)
 #include <flatbuffers/flatbuffers.h>
+#pragma GCC visibility pop
 
 #include "base/error.h"
 #include "isa/program/container.h"
+
+#pragma GCC visibility push(hidden)
 #include "isa/program/program_generated.h"
+#pragma GCC visibility pop
 
 namespace tessera::program {
 namespace {

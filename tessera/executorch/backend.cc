@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The back end `TesseraBackend` of ExecuTorch. Enters: what TesseraBackend.preprocess of the Python package has put into
-// the program, an artifact or an ONNX model, with the compile specs. Each delegate becomes a session of the C
+// The back end `TesseraBackend` of ExecuTorch. Enters: what TesseraBackend.preprocess of the Python package has put
+// into the program, an artifact or an ONNX model, with the compile specs. Each delegate becomes a session of the C
 // interface; a run takes inputs and outputs by their positions. The back end registers itself when the library is
 // loaded. Errors: one line in ExecuTorch's log, and its error code.
 #include <executorch/runtime/backend/interface.h>
@@ -82,9 +82,9 @@ class TesseraBackend final : public et::BackendInterface {
     texts.reserve(options.size());
     for (const std::string& option : options) texts.push_back(option.c_str());
     tessera_session* session = nullptr;
-    const tessera_status status = tessera_session_open_memory(
-        processed->data(), processed->size(), device.empty() ? nullptr : device.c_str(),
-        config.empty() ? nullptr : config.c_str(), texts.data(), texts.size(), &session);
+    const tessera_status status =
+        tessera_session_open_memory(processed->data(), processed->size(), device.empty() ? nullptr : device.c_str(),
+                                    config.empty() ? nullptr : config.c_str(), texts.data(), texts.size(), &session);
     if (status != TESSERA_OK) return failed(delegate->where, tessera_last_error(), code_of(status));
     delegate->session.reset(session);
     processed->Free();

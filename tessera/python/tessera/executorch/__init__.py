@@ -25,7 +25,7 @@ _WHERE = {
     "load_backend": "runtime",
     "set_option": "runtime",
 }
-__all__ = sorted(_WHERE)
+__all__ = ["TesseraBackend", "TesseraPartitioner", "backend_library", "load_backend", "set_option"]
 
 
 def __getattr__(name):

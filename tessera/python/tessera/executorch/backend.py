@@ -8,6 +8,7 @@ import tempfile
 
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
+from onnx import TensorProto, helper
 
 from .. import Session, compile_options
 from ..pt2e import to_onnx
@@ -22,6 +23,21 @@ def specs_of(settings):
 
 def settings_of(specs):
     return {spec.key: bytes(spec.value).decode() for spec in specs}
+
+
+def check(settings):
+    """Refuses here, where it is one line, what would make every delegate fail: a machine that does not exist, and
+    values that an option of the compilation does not take."""
+    known = {row["name"] for row in compile_options()}
+    chosen = {name: value for name, value in settings.items() if name in known and value is not None}
+    nothing = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])],
+        "nothing",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+    )
+    model = helper.make_model(nothing, opset_imports=[helper.make_opsetid("", 20)], ir_version=8)
+    Session(model.SerializeToString(), "fsim", settings.get(CONFIG) or "", **chosen)
 
 
 def compile_program(program, specs, **options):

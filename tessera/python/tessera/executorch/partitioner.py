@@ -29,7 +29,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._pytree import tree_flatten
 
 from ..pt2e.export import BY_ATEN, is_edge, translations
-from .backend import TesseraBackend, compile_program, specs_of
+from .backend import TesseraBackend, check, compile_program, specs_of
 
 log = logging.getLogger("tessera.executorch")
 QUANTISATION = ("quantized_decomposed::", "torchao::")
@@ -47,14 +47,16 @@ MOVEMENTS = {
 class TesseraPartitioner(Partitioner):
     """Delegates what Tessera compiles.
 
-    device: `fsim`, `sysc`, `rtl`, `xrt`, `remote:HOST:PORT` or `reference`, unless the process that runs the program says
-    otherwise. config: the machine that is compiled for; npu256 without a word. The other options are those of a
+    device: `fsim`, `sysc`, `rtl`, `xrt`, `remote:HOST:PORT` or `reference`, unless the process that runs the program
+    says otherwise. config: the machine that is compiled for; npu256 without a word. The other options are those of a
     compilation (tessera.compile_options()) and of the device. A warning of the logger "tessera.executorch" tells how
-    many operators stay with ExecuTorch and why the first one does; its level info has all reasons."""
+    many operators stay with ExecuTorch and why the first one does; its level info has all reasons. Errors:
+    tessera.Error for a machine or an option that does not exist."""
 
     def __init__(self, *, device="fsim", config=None, **options):
         super().__init__()
         self.settings = {"device": device, "config": config, **options}
+        check(self.settings)
         self.delegation = DelegationSpec(TesseraBackend.__name__, specs_of(self.settings))
         self.values, self.refused = {}, {}
 
@@ -66,7 +68,6 @@ class TesseraPartitioner(Partitioner):
         table = decompositions()
         found = {node.target for node in ep.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
         found = {op for op in found if op in table or op.has_kernel_for_dispatch_key(COMPOSITE)}
-        nodes = calls(ep)
         chosen = functools.cache(lambda: {node for group in self._groups(ep, calls(ep), final=False) for node in group})
         # The node's kind is asked first: of what is delegated already nothing is left to decide.
         return sorted(filter(whole, found), key=str), lambda node: node.target in found and node in chosen()
@@ -196,11 +197,7 @@ def translated(node, parts):
     if not isinstance(op, torch._ops.OpOverload):
         return False
     op = BY_ATEN.get(op._schema.name, op)
-    return (
-        op in translations()
-        or registry().is_registered(op)
-        or (parts and op in decompositions())
-    )
+    return op in translations() or registry().is_registered(op) or (parts and op in decompositions())
 
 
 def whole(op):
@@ -345,7 +342,11 @@ def extract(program, nodes, values):
 
 def argument_of(node):
     value = node.meta.get("val")
-    for kind, of in ((torch.SymInt, SymIntArgument), (torch.SymFloat, SymFloatArgument), (torch.SymBool, SymBoolArgument)):
+    for kind, of in (
+        (torch.SymInt, SymIntArgument),
+        (torch.SymFloat, SymFloatArgument),
+        (torch.SymBool, SymBoolArgument),
+    ):
         if isinstance(value, kind):
             return of(name=node.name)
     return TensorArgument(name=node.name)

@@ -2,13 +2,13 @@
 """Quantised PyTorch: models of torchao's PT2E flow (docs/quantised_torch.md). `TesseraQuantizer` annotates what the NPU
 computes in integers, and `to_onnx` writes the converted model, or any exported program, as ONNX in QDQ form with the
 integers as they were trained or calibrated. `spell` does the last step alone, for a quantised ONNX model that another
-tool has written, as Brevitas' QCDQ files. The first two need torch, torchao and onnxscript: requirements-executorch.txt.
-"""
+tool has written, as Brevitas' QCDQ files. The first two need torch, torchao and onnxscript
+(requirements-executorch.txt)."""
 
 import importlib
 
 _WHERE = {"TesseraQuantizer": "quantizer", "spell": "spelling", "to_onnx": "export"}
-__all__ = sorted(_WHERE)
+__all__ = ["TesseraQuantizer", "spell", "to_onnx"]
 
 
 def __getattr__(name):

@@ -28,9 +28,9 @@ BY_ATEN = {
 def to_onnx(model, example_inputs=None, *, dynamic_shapes=None, opset=None):
     """The model as onnx.ModelProto.
 
-    model: an ExportedProgram, or a module (as convert_pt2e returns it) together with example_inputs, a tuple of tensors,
-    and dynamic_shapes as torch.export.export takes them. opset: 20, or 21 where 16-bit quantisation needs it. Errors:
-    tessera.Error (unsupported) that names the node that has no translation."""
+    model: an ExportedProgram, or a module (as convert_pt2e returns it) together with example_inputs, a tuple of
+    tensors, and dynamic_shapes as torch.export.export takes them. opset: 20, or 21 where 16-bit quantisation needs it.
+    Errors: tessera.Error (unsupported) that names the node that has no translation."""
     program = model
     if not isinstance(model, torch.export.ExportedProgram):
         if example_inputs is None:
@@ -152,7 +152,9 @@ def translations():
     def quantize_by_tensor(input, scale, zero_point_, quant_min: int, quant_max: int, dtype: int):
         return op.QuantizeLinear(input, as_scalar(scale, 1), as_scalar(zero_point_, dtype))
 
-    def dequantize_by_tensor(input, scale, zero_point_, quant_min: int, quant_max: int, dtype: int, out_dtype: int = -1):
+    def dequantize_by_tensor(
+        input, scale, zero_point_, quant_min: int, quant_max: int, dtype: int, out_dtype: int = -1
+    ):
         return op.DequantizeLinear(input, as_scalar(scale, 1), as_scalar(zero_point_, dtype))
 
     def choose(input, quant_min: int, quant_max: int, eps: float, dtype: int):

@@ -95,13 +95,12 @@ class TesseraQuantizer(Quantizer):
     def _activation(bits, qat, observer):
         kind, scheme = (torch.int8, torch.per_tensor_affine) if bits == 8 else (torch.int16, torch.per_tensor_symmetric)
         ends = torch.iinfo(kind)
-        low = ends.min if bits == 8 else -ends.max
         if qat:
             maker = FusedMovingAvgObsFakeQuantize if bits == 8 else FakeQuantize
             maker = maker.with_args(observer=MovingAverageMinMaxObserver, eps=2**-12)
         else:
             maker = observer.with_args(eps=2**-12)
-        return QuantizationSpec(kind, maker, low, ends.max, scheme, is_dynamic=False)
+        return QuantizationSpec(kind, maker, ends.min, ends.max, scheme, is_dynamic=False)
 
     @staticmethod
     def _weight(bits, axis, qat):
@@ -111,10 +110,7 @@ class TesseraQuantizer(Quantizer):
         else:
             maker = MovingAveragePerChannelMinMaxObserver if qat else PerChannelMinMaxObserver
             scheme = torch.per_channel_symmetric
-        if qat:
-            maker = FakeQuantize.with_args(observer=maker, eps=2**-12)
-        else:
-            maker = maker.with_args(eps=2**-12)
+        maker = FakeQuantize.with_args(observer=maker, eps=2**-12) if qat else maker.with_args(eps=2**-12)
         return QuantizationSpec(torch.int8, maker, -top, top, scheme, ch_axis=axis, is_dynamic=False)
 
     # --- annotation
@@ -217,7 +213,7 @@ class TesseraQuantizer(Quantizer):
         if not parts:
             return
         shared = SharedQuantizationSpec((parts[0], node))
-        inputs = {part: shared for part in parts[1:]}
+        inputs = dict.fromkeys(parts[1:], shared)
         inputs[parts[0]] = self.activation  # a range for all of them, also where the scale of one is known
         node.meta[KEY] = QuantizationAnnotation(input_qspec_map=inputs, output_qspec=shared, _annotated=True)
 
@@ -231,9 +227,7 @@ class TesseraQuantizer(Quantizer):
         several = isinstance(node.meta.get("val"), (tuple, list))
         shared = SharedQuantizationSpec((source, node))
         node.meta[KEY] = QuantizationAnnotation(
-            input_qspec_map={source: self._spec(source)},
-            output_qspec=None if several else shared,
-            _annotated=True,
+            input_qspec_map={source: self._spec(source)}, output_qspec=None if several else shared, _annotated=True
         )
 
     def _zero_pad(self, node):

@@ -22,7 +22,24 @@ MOVES = {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "
 
 def spell(model):
     graph = Graph(model)
-    steps = (scalars, constants, clips, constants, norms, single_quantisers, pairs, means, matrices, moves, types, clamps, biases)
+    steps = (
+        scalars,
+        constants,
+        clips,
+        constants,
+        norms,
+        single_quantisers,
+        pairs,
+        means,
+        dynamic_products,
+        matrices,
+        moves,
+        types,
+        floats,
+        wide_products,
+        clamps,
+        biases,
+    )
     for step in steps:
         step(graph)
         graph.tidy()
@@ -53,7 +70,8 @@ class Graph:
                 del self.graph.input[i]
 
     def tidy(self):
-        """Leaves out what nobody reads, and finds makers and readers anew. Nodes are put into an order that runs."""
+        """Leaves out what nobody reads, and finds makers and readers anew. Nodes are put into an order that runs. The
+        types of integers may have changed, and nothing is said of them."""
         outputs = [value.name for value in self.graph.output]
         maker = {name: node for node in self.graph.node for name in node.output if name}
         order, done, names = [], set(), set()
@@ -74,9 +92,11 @@ class Graph:
         kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in order]
         del self.graph.node[:]
         self.graph.node.extend(kept)
-        for i in reversed(range(len(self.graph.initializer))):
-            if self.graph.initializer[i].name not in names:
-                del self.graph.initializer[i]
+        made = {name for node in kept for name in node.output if node.op_type != "QuantizeLinear"}
+        for held, wanted in ((self.graph.initializer, names), (self.graph.value_info, made)):
+            for i in reversed(range(len(held))):
+                if held[i].name not in wanted:
+                    del held[i]
         self.nodes = list(self.graph.node)
         self.maker = {name: node for node in self.nodes for name in node.output if name}
         self.readers = {}
@@ -269,7 +289,9 @@ def norms(graph):
             continue
         gamma, beta, mean, variance = (m.astype(np.float64) for m in moments)
         factor = gamma / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
-        if np.any(factor == 0) or np.any((weights == np.iinfo(weights.dtype).min) & (along(factor, 0, weights.ndim) < 0)):
+        if np.any(factor == 0) or np.any(
+            (weights == np.iinfo(weights.dtype).min) & (along(factor, 0, weights.ndim) < 0)
+        ):
             continue
         if given[0].size > 1 and attribute(source, "axis", 1) % weights.ndim != 0:
             continue
@@ -387,10 +409,24 @@ def pairs(graph):
             continue
         if graph.same(node, source) and graph.replace(node.output[0], source.input[0]):
             continue
-        apart = graph.fresh(f"{node.input[0]}_apart")
-        lowest = graph.constant(f"{apart}_lowest", np.float32(np.finfo(np.float32).min))
-        graph.add("Clip", [node.input[0], lowest], apart)
-        node.input[0] = apart
+        part(graph, node)
+
+
+def part(graph, node):
+    """A Clip that limits nothing in front of the first operand."""
+    apart = graph.fresh(f"{node.input[0]}_apart")
+    lowest = graph.constant(f"{apart}_lowest", np.float32(np.finfo(np.float32).min))
+    node.input[0] = graph.add("Clip", [node.input[0], lowest], apart)
+
+
+def floats(graph):
+    """Products whose weights were left in float stay float: between a dequantisation and a quantisation ONNX Runtime
+    would quantise the weights by itself."""
+    for node in graph.nodes:
+        if node.op_type not in PRODUCTS | {"ConvTranspose"} or graph.array(node.input[1]) is None:
+            continue
+        if graph.array(node.input[1]).dtype == np.float32 and graph.made_by(node.input[0], "DequantizeLinear"):
+            part(graph, node)
 
 
 def means(graph):
@@ -509,6 +545,115 @@ def quantised_operands(graph, node):
     return all(graph.made_by(name, "DequantizeLinear") is not None for name in operands)
 
 
+def dynamic_products(graph):
+    """Activations whose parameters each run chooses: what DynamicQuantizeLinear makes goes into MatMulInteger, and the
+    sums are scaled behind it."""
+    for node in graph.nodes:
+        if node.op_type not in ("MatMul", "Gemm") or not quantised_operands(graph, node):
+            continue
+        x, w = (graph.maker[name] for name in node.input[:2])
+        chosen, weights, given = chosen_by_run(graph, x), graph.array(w.input[0]), graph.parameters(w)
+        if chosen is None or weights is None or weights.ndim != 2 or given is None or np.any(given[1] != 0):
+            continue
+        columns = 0 if attribute(node, "transB", 0) else 1
+        unscaled = all(attribute(node, name, 1.0) == 1.0 for name in ("alpha", "beta"))
+        if not unscaled or attribute(node, "transA", 0) or weights.dtype != np.int8:
+            continue
+        if given[0].size > 1 and attribute(w, "axis", 1) % 2 != columns:
+            continue
+        result = node.output[0]
+        name = lambda what, of=result: graph.fresh(f"{of}_{what}")
+        matrix = graph.constant(f"{result}_weights", weights.T if columns == 0 else weights)
+        sums = graph.add("MatMulInteger", [chosen.output[0], matrix, chosen.output[2]], name("sums"))
+        value = graph.add("Cast", [sums], name("value"), to=onnx.TensorProto.FLOAT)
+        scale = graph.add("Mul", [chosen.output[1], graph.constant(f"{result}_scale", given[0])], name("unit"))
+        bias = node.input[2] if len(node.input) > 2 and node.input[2] else None
+        node.output[0] = name("gone")  # nobody reads it
+        if bias is None:
+            graph.add("Mul", [value, scale], result)
+        else:
+            graph.add("Add", [graph.add("Mul", [value, scale], name("scaled")), bias], result)
+
+
+def chosen_by_run(graph, node):
+    """The DynamicQuantizeLinear whose parameters a DQ has, of the tensor that the Q before it reads; else None."""
+    source = graph.made_by(node.input[0], "QuantizeLinear")
+    if source is None or list(source.input[1:]) != list(node.input[1:]):
+        return None
+    maker = node
+    for _ in range(4):  # conversions of the scale between the types that PyTorch and ONNX have
+        maker = graph.maker.get(maker.input[1] if maker is node else maker.input[0])
+        if maker is None or maker.op_type not in ("Cast", "Squeeze", "Reshape", "Identity"):
+            break
+    known = maker is not None and maker.op_type == "DynamicQuantizeLinear" and maker.input[0] == source.input[0]
+    return maker if known else None
+
+
+def wide_products(graph):
+    """A product of 16-bit activations with 8-bit weights becomes two products of bytes, of the upper and the lower
+    half: x = 256 * h + l. Their sums are exact integers, which are scaled and added in float. ONNX Runtime has no
+    16-bit product and would add in float."""
+    halves = {}
+    for node in graph.nodes:
+        if node.op_type not in PRODUCTS or not quantised_operands(graph, node):
+            continue
+        x, w = (graph.maker[name] for name in node.input[:2])
+        weights, given = graph.array(w.input[0]), (graph.parameters(x), graph.parameters(w))
+        if weights is None or None in given or given[0][1].dtype != np.int16 or weights.dtype != np.int8:
+            continue
+        if given[0][0].size != 1 or any(np.any(zero != 0) for _, zero in given):
+            continue
+        axis = 0 if node.op_type == "Conv" or attribute(node, "transB", 0) else 1
+        if given[1][0].size > 1 and attribute(w, "axis", 1) % weights.ndim != axis:
+            continue
+        unscaled = all(attribute(node, name, 1.0) == 1.0 for name in ("alpha", "beta"))
+        if node.op_type != "Conv" and (weights.ndim != 2 or not unscaled or attribute(node, "transA", 0)):
+            continue
+        if x.input[0] not in halves:
+            halves[x.input[0]] = split_halves(graph, x.input[0])
+        replace_wide(graph, node, halves[x.input[0]], weights, given[0][0] * given[1][0])
+
+
+def split_halves(graph, name):
+    """The upper bytes of int16, 128 higher, and the lower ones, both as uint8."""
+    fresh = lambda what: graph.fresh(f"{name}_{what}")
+    constant = lambda value: graph.constant(f"{name}_{value}", np.float32(value))
+    whole = graph.add("Cast", [name], fresh("whole"), to=onnx.TensorProto.FLOAT)
+    high = graph.add("Floor", [graph.add("Mul", [whole, constant(1 / 256)], fresh("scaled"))], fresh("high"))
+    low = graph.add("Sub", [whole, graph.add("Mul", [high, constant(256)], fresh("rest"))], fresh("low"))
+    raised = graph.add("Add", [high, constant(128)], fresh("raised"))
+    return tuple(
+        graph.add("Cast", [half], fresh(f"{what}_byte"), to=onnx.TensorProto.UINT8)
+        for half, what in ((raised, "high"), (low, "low"))
+    )
+
+
+def replace_wide(graph, node, halves, weights, scale):
+    """The node's result from the integer products of both halves."""
+    result, conv = node.output[0], node.op_type == "Conv"
+    axis, rank = (1, weights.ndim) if conv else (0, 1)
+    kept = {a.name: helper.get_attribute_value(a) for a in node.attribute} if conv else {}
+    weights = weights.T if not conv and attribute(node, "transB", 0) else weights
+    # ONNX Runtime's ConvInteger has a kernel for unsigned weights alone.
+    held = (weights.astype(np.int16) + 128).astype(np.uint8) if conv else weights
+    matrix, parts = graph.constant(f"{result}_weights", held), []
+    for half, zero, unit in zip(halves, (128, 0), (256, 1)):
+        sums, value, scaled = (graph.fresh(f"{result}_{what}_{unit}") for what in ("sums", "value", "scaled"))
+        operands = [half, matrix, graph.constant(f"{result}_zero", np.uint8(zero))]
+        operands += [graph.constant(f"{result}_weights_zero", np.uint8(128))] if conv else []
+        graph.add("ConvInteger" if conv else "MatMulInteger", operands, sums, **kept)
+        graph.add("Cast", [sums], value, to=onnx.TensorProto.FLOAT)
+        factor = along((scale * np.float32(unit)).astype(np.float32), axis, rank)
+        parts.append(graph.add("Mul", [value, graph.constant(f"{result}_scale", factor)], scaled))
+    if len(node.input) > 2 and node.input[2]:
+        shift = constant_value(graph, node.input[2])
+        known = shift is not None and shift.ndim == 1
+        bias = graph.constant(f"{result}_bias", along(shift.astype(np.float32), axis, rank)) if known else node.input[2]
+        parts[1] = graph.add("Add", [parts[1], bias], graph.fresh(f"{result}_shifted"))
+    node.output[0] = graph.fresh(f"{result}_gone")  # nobody reads it
+    graph.add("Add", parts, result)
+
+
 def finer(graph, node, source):
     """Weights of less than eight bits times the largest powers of two that fit, their scales divided by them: the same
     real numbers. Returns scale and zero point."""
@@ -562,6 +707,9 @@ def biases(graph):
         name = node.input[2]
         value = graph.fresh(f"{name}_value")
         more = {"axis": 0} if scale.ndim else {}
-        operands = [graph.constant(f"{name}_quantised", values.astype(np.int32)), graph.constant(f"{name}_scale", scale)]
+        operands = [
+            graph.constant(f"{name}_quantised", values.astype(np.int32)),
+            graph.constant(f"{name}_scale", scale),
+        ]
         graph.add("DequantizeLinear", operands, value, **more)
         node.input[2] = value
