@@ -275,17 +275,18 @@ def test_pieces_around_what_pytorch_does_not_follow(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_sizes_that_change():
+def test_sizes_that_change(capsys):
     class Sizes(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.linear = torch.nn.Linear(4, 4)
+            self.linear, self.dropout = torch.nn.Linear(4, 4), torch.nn.Dropout(0.1)
 
         def forward(self, x, y):
-            return self.linear(x).reshape(x.shape[0] * x.shape[1], -1) + y.shape[0], x.shape[0] * 2
+            return self.dropout(self.linear(x)).reshape(x.shape[0] * x.shape[1], -1) + y.shape[0], x.shape[0] * 2
 
     calls = [(torch.randn(n, n + 1, 4), torch.randn(n + 2)) for n in (3, 5, 7)]
     alike(Sizes().eval(), *calls, dynamic=True)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("module, pattern", [(Decomposes(), "svd.*No ONNX function"), (torch.nn.Dropout(), "random")])
