@@ -10,6 +10,8 @@ import json
 import os
 import pathlib
 import resource
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -155,27 +157,65 @@ def one(name, config):
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def row_of(name, config, build):
-    """The row of one architecture, from a process of its own."""
+def serve(names, config):
+    """Prints the row of each architecture. The libraries, which take long to load, are loaded once: each architecture
+    has a process that is forked from this one."""
+    import onnxruntime  # noqa: F401
+    import tessera.torch  # noqa: F401
+    import timm  # noqa: F401
+    import torch
+    import torchvision  # noqa: F401
+    import transformers  # noqa: F401
+
+    torch.set_num_threads(1)
+    for name in names:
+        print(json.dumps(row_of(name, config)), flush=True)
+
+
+def row_of(name, config):
+    """The row of one architecture, from a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(writing, 1)
+        os.close(reading)
+        one(name, config)
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(writing)
+    output, end = b"", time.monotonic() + SECONDS
+    while time.monotonic() < end and select.select([reading], [], [], end - time.monotonic())[0]:
+        more = os.read(reading, 1 << 16)
+        if not more:
+            break
+        output += more
+    else:
+        os.kill(child, signal.SIGKILL)
+    os.close(reading)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    rows = [line for line in output.decode().splitlines() if line.startswith("{")]
+    row = json.loads(rows[-1]) if rows else {"architecture": name, "failed_at": "making"}
+    if status == -signal.SIGKILL:
+        row.setdefault("reason", f"it took more than {SECONDS} seconds, or more memory than there is")
+    elif status:
+        row.setdefault("reason", f"the process ended with {status}")
+    return row
+
+
+def rows_of(names, config, build):
+    """The rows, as they come, of a process that has the libraries."""
     paths = [ROOT, ROOT / "tessera" / "python", build / "lib"]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(str(path) for path in paths), "OMP_NUM_THREADS": "1", "TESSERA_CACHE": "off",
         "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
-    command = [sys.executable, pathlib.Path(__file__), name, "--config", config]
-    why = ""
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
-        output = done.stdout
-        if done.returncode:
-            why = f"the process ended with {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1][:200]}"
-    except subprocess.TimeoutExpired as e:
-        output, why = (e.stdout or b"").decode(), f"it took more than {SECONDS} seconds"
-    rows = [line for line in output.splitlines() if line.startswith("{")]
-    row = json.loads(rows[-1]) if rows else {"architecture": name, "failed_at": "making"}
-    if why:
-        row.setdefault("reason", why)
-    return row
+    command = [sys.executable, pathlib.Path(__file__), *names, "--config", config]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)
+    if process.returncode:
+        raise SystemExit("bench torch: the libraries cannot be loaded; ./dev setup --extras torch installs them")
 
 
 def passed(row):
@@ -189,9 +229,9 @@ def bench(names, config, build):
     config = config or "npu256"
     kept = build.parent / "torch_architectures.json"
     rows = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
-    for name in names or torch_models.ARCHITECTURES:
-        rows[name] = row_of(name, config, build) | {"config": config}
-        row = rows[name]
+    for row in rows_of(names or list(torch_models.ARCHITECTURES), config, build):
+        name = row["architecture"]
+        rows[name] = row | {"config": config}
         print(f"{name}: {'equal' if passed(row) else row.get('reason', 'not equal')}", file=sys.stderr, flush=True)
         kept.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     known = [rows[name] for name in torch_models.ARCHITECTURES if name in rows]
@@ -277,7 +317,7 @@ def page(rows):
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder has a transformers.py of its own
     parser = argparse.ArgumentParser()
-    parser.add_argument("name")
+    parser.add_argument("names", nargs="+")
     parser.add_argument("--config", default="npu256")
     given = parser.parse_args()
-    one(given.name, given.config)
+    serve(given.names, given.config)

@@ -145,6 +145,27 @@ def test_a_float_model_is_saved_with_its_weights(tmp_path):
     close(torch.from_numpy(next(iter(outputs.values()))), module(image)["scores"].detach())
 
 
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+def test_branches_on_values_are_exported_as_the_examples_take_them_and_told():
+    with pytest.warns(UserWarning, match=r"branches on values \(.*\); the branches that the examples take"):
+        compiled = tessera.torch.compile(Branches(), torch.ones(3))
+    assert torch.equal(compiled(torch.full((3,), 2.0)), torch.full((3,), 4.0))
+
+
+def test_a_number_minus_a_tensor_of_integers():
+    class Mask(torch.nn.Module):
+        def forward(self, mask):
+            return (1.0 - mask) * -10, 3 - mask, torch.rsub(mask, 2.5, alpha=2)
+
+    mask = torch.tensor([[0, 1, 1]], dtype=torch.uint8)
+    for ours, theirs in zip(tessera.torch.compile(Mask(), mask)(mask), Mask()(mask), strict=True):
+        assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+
+
 def test_an_exported_program_and_the_weights_of_its_module():
     module, image = torch.nn.Conv2d(3, 64, 3).eval(), torch.rand(1, 3, 8, 8)
     compiled = tessera.torch.compile(torch.export.export(module, (image,)), None, device="reference")
