@@ -174,6 +174,15 @@ def test_an_exported_program_and_the_weights_of_its_module():
     close(compiled(image), module(image).detach())
 
 
+def test_weights_in_another_order_of_elements():
+    module, image = torch.nn.Conv2d(16, 32, 3).eval().to(memory_format=torch.channels_last), torch.rand(1, 16, 8, 8)
+    linear = torch.nn.Linear(32, 32)
+    linear.weight = torch.nn.Parameter(torch.rand(32, 32).t())
+    module = torch.nn.Sequential(module, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), linear)
+    image = image.to(memory_format=torch.channels_last)
+    close(tessera.torch.compile(module, (image,))(image), module(image).detach())
+
+
 class Remembers(torch.nn.Module):
     def __init__(self):
         super().__init__()

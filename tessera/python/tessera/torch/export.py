@@ -11,6 +11,7 @@ import logging
 import re
 import warnings
 
+import numpy as np
 import onnx_ir
 import torch
 from torch.export import graph_signature as signatures
@@ -76,7 +77,7 @@ class Exported:
                 tensor = value.const_value
                 if tensor is None or tensor.nbytes < EXTERNAL or tensor.dtype.bitwidth < 8 or tensor.dtype.is_string():
                     continue
-                array = tensor.numpy()
+                array = np.ascontiguousarray(tensor.numpy())  # a copy where the order of elements is another
                 location = f"{number}:{value.name}"
                 kept[value.name], arrays[location] = tensor, array
                 value.const_value = onnx_ir.ExternalTensor(
