@@ -276,7 +276,7 @@ def percent(value):
 
 def reason(row):
     if "failed_at" in row:
-        return f"{row['failed_at']}: {row.get('reason', '')}".replace("|", "/").replace("<", "").replace(">", "")
+        return without_markup(f"{row['failed_at']}: {row.get('reason', '')}")
     notes = [row["notice"]] if row.get("notice") else []
     if row.get("unoptimised"):
         notes.append("int8 equals ONNX Runtime without its optimiser, which quantises a float output")
@@ -288,7 +288,12 @@ def reason(row):
             f"int8 differs by {row['int8_difference']:.1g} of the largest value"
             + ("; every element equals the reference interpreter's" if same == 1 else "")
         )
-    return ", ".join(notes)
+    return without_markup(", ".join(notes))
+
+
+def without_markup(text):
+    """What a cell of a table of Markdown can hold."""
+    return text.translate({ord("|"): "/", ord("<"): "&lt;", ord(">"): "&gt;"})
 
 
 def page(rows):
