@@ -146,3 +146,20 @@ def test_a_tensor_that_no_sample_fills():
     model = network([NODE("MatMul", ["x", "w"], ["y"])], [weights("w", 8, 4)], shape=("n", 8))
     with pytest.raises(tessera.Error, match="tensor 'x' holds nothing in any sample"):
         tessera.quantize(model, [{"x": np.zeros((0, 8), np.float32)}], engine="onnxruntime")
+
+
+def test_a_product_that_no_sample_reaches_stays_float():
+    """As an expert of a mixture does that no token is sent to."""
+    nodes = [
+        NODE("MatMul", ["x", "w"], ["m"], name="seen"),
+        NODE("Compress", ["m", "chosen"], ["some"], axis=0),
+        NODE("MatMul", ["some", "v"], ["y"], name="unseen"),
+    ]
+    constants = [weights("w", 8, 4), weights("v", 4, 4)]
+    model = network(nodes, constants, outputs=("m", "y"), shape=("n", 8))
+    model.graph.input.add().CopyFrom(onnx.helper.make_tensor_value_info("chosen", onnx.TensorProto.BOOL, ["n"]))
+    sample = {"x": np.random.default_rng(1).random((3, 8), np.float32), "chosen": np.zeros(3, bool)}
+    made = tessera.quantize(model, [sample], engine="onnxruntime", report=True)
+    rows = {row["layer"]: row for row in made.report["layers"]}
+    assert rows["seen"]["int8"] and not rows["unseen"]["int8"]
+    assert "holds nothing" in rows["unseen"]["why_float"]

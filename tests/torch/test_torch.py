@@ -145,12 +145,42 @@ def test_a_float_model_is_saved_with_its_weights(tmp_path):
     close(torch.from_numpy(next(iter(outputs.values()))), module(image)["scores"].detach())
 
 
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+def test_branches_on_values_are_exported_as_the_examples_take_them_and_told():
+    with pytest.warns(UserWarning, match=r"branches on values \(.*\); the branches that the examples take"):
+        compiled = tessera.torch.compile(Branches(), torch.ones(3))
+    assert torch.equal(compiled(torch.full((3,), 2.0)), torch.full((3,), 4.0))
+
+
+def test_a_number_minus_a_tensor_of_integers():
+    class Mask(torch.nn.Module):
+        def forward(self, mask):
+            return (1.0 - mask) * -10, 3 - mask, torch.rsub(mask, 2.5, alpha=2)
+
+    mask = torch.tensor([[0, 1, 1]], dtype=torch.uint8)
+    for ours, theirs in zip(tessera.torch.compile(Mask(), mask)(mask), Mask()(mask), strict=True):
+        assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+
+
 def test_an_exported_program_and_the_weights_of_its_module():
     module, image = torch.nn.Conv2d(3, 64, 3).eval(), torch.rand(1, 3, 8, 8)
     compiled = tessera.torch.compile(torch.export.export(module, (image,)), None, device="reference")
     _, arrays = compiled._program.exported.model()
     assert any(np.shares_memory(array, module.weight.detach().numpy()) for array in arrays.values())
     close(compiled(image), module(image).detach())
+
+
+def test_weights_in_another_order_of_elements():
+    module, image = torch.nn.Conv2d(16, 32, 3).eval().to(memory_format=torch.channels_last), torch.rand(1, 16, 8, 8)
+    linear = torch.nn.Linear(32, 32)
+    linear.weight = torch.nn.Parameter(torch.rand(32, 32).t())
+    module = torch.nn.Sequential(module, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), linear)
+    image = image.to(memory_format=torch.channels_last)
+    close(tessera.torch.compile(module, (image,))(image), module(image).detach())
 
 
 class Remembers(torch.nn.Module):
@@ -275,17 +305,18 @@ def test_pieces_around_what_pytorch_does_not_follow(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_sizes_that_change():
+def test_sizes_that_change(capsys):
     class Sizes(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.linear = torch.nn.Linear(4, 4)
+            self.linear, self.dropout = torch.nn.Linear(4, 4), torch.nn.Dropout(0.1)
 
         def forward(self, x, y):
-            return self.linear(x).reshape(x.shape[0] * x.shape[1], -1) + y.shape[0], x.shape[0] * 2
+            return self.dropout(self.linear(x)).reshape(x.shape[0] * x.shape[1], -1) + y.shape[0], x.shape[0] * 2
 
     calls = [(torch.randn(n, n + 1, 4), torch.randn(n + 2)) for n in (3, 5, 7)]
     alike(Sizes().eval(), *calls, dynamic=True)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("module, pattern", [(Decomposes(), "svd.*No ONNX function"), (torch.nn.Dropout(), "random")])

@@ -107,9 +107,28 @@ def with_both_answers(plan, ranges):
     return found
 
 
+def leave_unseen(plan, ranges):
+    """Units beside a tensor that holds nothing in any sample stay float, as an expert does that no token of the samples
+    is sent to. A graph's input that holds nothing is left to choose()."""
+    while True:
+        groups = shared(plan, plan.quantised_tensors())
+        told = {group for name, group in groups.items() if name in ranges}
+        if any(group not in told for name, group in groups.items() if name in plan.graph.inputs):
+            return
+        unseen = {name for name, group in groups.items() if group not in told}
+        beside = [unit for unit in plan.units if unit.quantised and unseen & {*unit.inputs, *unit.outputs}]
+        if not beside:
+            return
+        for unit in beside:
+            unit.quantised, unit.why = False, "a tensor of it holds nothing in any sample"
+        plan.settle()
+
+
 def choose(plan, ranges, *, power_of_two=False):
-    """tensor -> Parameters for all tensors that are quantised. ranges: tensor -> (low, high)."""
+    """tensor -> Parameters for all tensors that are quantised. ranges: tensor -> (low, high). Changes the plan where a
+    tensor holds nothing in any sample."""
     ranges = with_both_answers(plan, attention.ranges_of(plan, ranges))
+    leave_unseen(plan, ranges)
     wanted = plan.quantised_tensors()
     groups = shared(plan, wanted)
     makers = {}

@@ -36,12 +36,21 @@ def _version(tensor):
     return (tensor.data_ptr(), None if tensor.is_inference() else tensor._version)
 
 
+def _is_number(node):
+    """Whether an input of the graph is a number of the program that comes as a tensor: with dynamic shapes such as the
+    share of a dropout do. The graph asks it for the number alone."""
+    comes = getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False)
+    return comes and all((user.op, user.target) == ("call_method", "item") for user in node.users)
+
+
 class _Frozen:
     """A graph with the static ones of its inputs as constants, and integers that are a size of a tensor taken from it.
+    What asks a constant for its number has the number.
 
-    graph: torch.fx.GraphModule. static: which inputs are constants. left: the places of the others."""
+    graph: torch.fx.GraphModule. static: which inputs are constants; numbers: which of these are numbers of the program.
+    left: the places of the others."""
 
-    def __init__(self, graph, inputs, static):
+    def __init__(self, graph, inputs, static, numbers):
         self.module = torch.fx.GraphModule(graph, torch.fx.Graph())
         self.left, values, copied = [], {}, self.module.graph
         holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
@@ -56,8 +65,11 @@ class _Frozen:
                 values[node].meta.update(node.meta)
         for place, (holder, axis) in sizes.items():
             values[holders[place]] = copied.call_method("size", (values[holders[holder]], axis))
+        numbers = {node: float(value) for node, value, number in zip(holders, inputs, numbers) if number}
         for node in graph.graph.nodes:
-            if node.op != "placeholder":
+            if (node.op, node.target) == ("call_method", "item") and node.args[0] in numbers:
+                values[node] = numbers[node.args[0]]
+            elif node.op != "placeholder":
                 values[node] = copied.node_copy(node, lambda n: values[n])
         self.module.recompile()
         self.symbolic = [_symbols(holders[place]) for place in self.left]
@@ -103,6 +115,7 @@ class Graph:
     def __init__(self, graph, settings):
         self.graph, self.settings = graph, settings
         self.programs, self.static, self.versions, self.refused = [], None, None, False
+        self.numbers = [_is_number(node) for node in graph.graph.nodes if node.op == "placeholder"]
         self.samples, self.wanted = [], int(settings["calibrate"])
         places = [n for n in graph.graph.nodes if n.op not in ("placeholder", "output")]
         self.name = f"the graph of {len(places)} operations from '{places[0].name}' on" if places else "an empty graph"
@@ -112,10 +125,11 @@ class Graph:
         if self.refused or self.empty:
             return self.graph(*inputs)
         if self.static is None:
-            self.static = [_is_static(value) for value in inputs]
+            self.static = [number or _is_static(value) for number, value in zip(self.numbers, inputs)]
         if len(self.samples) < self.wanted:
             return self._observed(inputs)
-        versions = [_version(value) for value, static in zip(inputs, self.static) if static]
+        marks = zip(inputs, self.static, self.numbers)
+        versions = [float(value) if number else _version(value) for value, static, number in marks if static]
         if versions != self.versions:
             self.programs, self.versions = [], versions
         try:
@@ -154,7 +168,7 @@ class Graph:
 
     def _made(self, inputs):
         while True:
-            frozen = _Frozen(self.graph, inputs, self.static)
+            frozen = _Frozen(self.graph, inputs, self.static, self.numbers)
             given = tuple(inputs[place] for place in frozen.left)
             try:
                 exported = self._exported(frozen, given)

@@ -11,6 +11,7 @@ import logging
 import re
 import warnings
 
+import numpy as np
 import onnx_ir
 import torch
 from torch.export import graph_signature as signatures
@@ -18,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ..errors import argument, error
-from .exportable import forms_without_branches, in_known_forms
+from .exportable import forms_without_branches, helps_for, in_known_forms
 
 RANDOM = (
     "RandomNormal",
@@ -76,7 +77,7 @@ class Exported:
                 tensor = value.const_value
                 if tensor is None or tensor.nbytes < EXTERNAL or tensor.dtype.bitwidth < 8 or tensor.dtype.is_string():
                     continue
-                array = tensor.numpy()
+                array = np.ascontiguousarray(tensor.numpy())  # a copy where the order of elements is another
                 location = f"{number}:{value.name}"
                 kept[value.name], arrays[location] = tensor, array
                 value.const_value = onnx_ir.ExternalTensor(
@@ -122,17 +123,15 @@ def one_line(exception):
 @contextlib.contextmanager
 def quiet():
     """The exporter's progress and warnings are left out: what matters of them is told in one line."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        told = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 # --- the interface ----------------------------------------------------------------------------------------------------
@@ -282,30 +281,36 @@ def export(module, arguments, named=None, dynamic_shapes=None, *, changes_argume
     """An Exported. module: nn.Module in evaluation mode, or an ExportedProgram. changes_arguments: whether arguments
     may be changed in place; then their new values are outputs. Errors: tessera.Error `unsupported` that names the node
     where the exporter does, and the cause; BuffersChange where the module changes its own buffers."""
-    try:
-        with quiet(), torch.no_grad():
-            captured, notice = module, None
-            if not isinstance(module, torch.export.ExportedProgram):
-                captured, notice = _capture(module, arguments, named, dynamic_shapes, not changes_arguments)
-            if _changes_in_place(captured):
-                captured = captured.run_decompositions({})  # then what is changed stands in the signature
-            in_spec, out_spec = captured.call_spec.in_spec, captured.call_spec.out_spec
-            changed, buffers = _mutations(captured)
-            if buffers:
-                raise BuffersChange(buffers)
-            if changed and not changes_arguments:
-                raise error(
-                    "unsupported", f"the module changes its argument '{changed[0]}' in place; return the new value"
-                )
-            in_known_forms(captured)
-            captured, constants = _returning(captured)
-            program = torch.onnx.export(captured, dynamo=True, verbose=False)
-    except BuffersChange:
-        raise
-    except Exception as e:
-        if hasattr(e, "code"):
+    first = None
+    for helps in helps_for(module):
+        try:
+            with quiet(), torch.no_grad(), helps.forms():
+                return _exported(module, arguments, named, dynamic_shapes, changes_arguments, helps)
+        except BuffersChange:
             raise
-        raise error("unsupported", f"PyTorch's ONNX exporter refuses the module: {one_line(e)}; {WAY_OUT}") from e
+        except Exception as e:
+            if hasattr(e, "code"):
+                raise
+            first = first or e
+    raise error("unsupported", f"PyTorch's ONNX exporter refuses the module: {one_line(first)}; {WAY_OUT}") from first
+
+
+def _exported(module, arguments, named, dynamic_shapes, changes_arguments, helps):
+    captured, notice = module, None
+    if not isinstance(module, torch.export.ExportedProgram):
+        captured, notice = _capture(module, arguments, named, dynamic_shapes, not changes_arguments)
+    if _changes_in_place(captured):
+        captured = captured.run_decompositions({})  # then what is changed stands in the signature
+    in_spec, out_spec = captured.call_spec.in_spec, captured.call_spec.out_spec
+    changed, buffers = _mutations(captured)
+    if buffers:
+        raise BuffersChange(buffers)
+    if changed and not changes_arguments:
+        raise error("unsupported", f"the module changes its argument '{changed[0]}' in place; return the new value")
+    helps.fix(captured.graph_module)
+    in_known_forms(captured)
+    captured, constants = _returning(captured)
+    program = torch.onnx.export(captured, dynamo=True, verbose=False, custom_translation_table=helps.table)
     inputs, outputs = _interface(program)
     _distinct(program)
     for port, value in zip([p for p in outputs if p.name is not None], program.model.graph.outputs):

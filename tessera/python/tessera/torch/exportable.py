@@ -45,6 +45,38 @@ def forms_without_branches():
             setattr(module, name, function)
 
 
+class Helps:
+    """What helps the exporter with a module: `forms` are a context in which it is captured and converted, `table` what
+    stands for operators, and `fix` changes a captured graph."""
+
+    def __init__(self, forms=contextlib.nullcontext, table=None, fix=lambda graph: None):
+        self.forms, self.table, self.fix = forms, table, fix
+
+
+def helps_for(module):
+    """The Helps to be tried in turn: none, and those that transformers brings for its models in newer versions."""
+    yield Helps()
+    transformers = sys.modules.get("transformers")
+    parts = module.modules() if transformers is not None and isinstance(module, torch.nn.Module) else ()
+    model = next((part for part in parts if isinstance(part, transformers.PreTrainedModel)), None)
+    if model is None:
+        return
+    try:
+        from transformers.exporters import exporter_dynamo, exporter_onnx, utils
+
+        table = dict(exporter_onnx._ONNX_TRANSLATION_TABLE)
+        exporter_dynamo.register_cache_pytrees_for_model(model)
+    except (ImportError, AttributeError):  # an older version has none, another one other names
+        return
+
+    @contextlib.contextmanager
+    def forms():
+        with utils.apply_patches("onnx"), utils.apply_patches("dynamo"), exporter_dynamo.reset_model_state(model):
+            yield
+
+    yield Helps(forms, table, lambda graph: utils.apply_fx_node_fixes("onnx", graph))
+
+
 def in_known_forms(captured):
     """Changes an ExportedProgram. A number minus a tensor (`1.0 - mask`) gets its number as a tensor: the exporter
     promotes types of tensors alone, and fails at one of integers."""
