@@ -148,10 +148,11 @@ def test_a_branch_that_no_sample_takes():
         np.testing.assert_array_equal(session.run(None, feed)[0], expected)
 
 
-def test_a_branch_that_cannot_run_stays_float():
+def test_a_branch_that_does_not_run_on_the_samples():
+    """Its ranges come from the samples' values, as many as it takes."""
     feeds = [{"x": np.random.default_rng(k).standard_normal((1, 8)).astype(np.float32)} for k in range(8)]
     feeds = [{**feed, "wide": np.array(True)} for feed in feeds]
-    with pytest.warns(UserWarning, match="else_branch stays in float on the CPU: no sample takes it"):
+    with pytest.warns(UserWarning, match="else_branch: no sample takes it; .* cut to sizes with which it runs"):
         made = tessera.quantize(onnx.load_from_string(model()), feeds, engine="onnxruntime")
     session = tessera.Session(made.model.SerializeToString(), shapes={"x": [1, 8]})
     assert session.info()["macs_npu_share"] == 1
@@ -159,7 +160,9 @@ def test_a_branch_that_cannot_run_stays_float():
     np.testing.assert_array_equal(session.run(None, feeds[0])[0], expected)
     narrow = {"x": np.random.default_rng(0).standard_normal((1, 6)).astype(np.float32), "wide": np.array(False)}
     want = onnxruntime.InferenceSession(model()).run(None, narrow)[0]
-    np.testing.assert_allclose(tessera.Session(made.model.SerializeToString()).run(None, narrow)[0], want, atol=1e-5)
+    np.testing.assert_allclose(
+        tessera.Session(made.model.SerializeToString()).run(None, narrow)[0], want, atol=0.1 * np.abs(want).max()
+    )
 
 
 def test_a_cell_inside_of_a_branch():

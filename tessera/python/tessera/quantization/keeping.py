@@ -204,4 +204,3 @@ def few(names):
     """The first names, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(repr(name) for name in names[:3]) + more
-
