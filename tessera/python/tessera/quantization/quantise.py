@@ -302,8 +302,7 @@ class Quantization:
         self._choose_weights()
         self.keeping = keeping.Keeping(self)
         if not keep_float:
-            self.keeping.keep_what_decides()
-            self.keeping.make_finer()
+            self.keeping.keep_near()
         if most:
             self.keeping.keep_most_sensitive(most)
         self._tell_what_is_left()
