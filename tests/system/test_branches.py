@@ -27,10 +27,11 @@ def branch(name, window):
     return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}_y", 1, None)])
 
 
-def model(constant=None, nested=False):
-    """An If over the input `wide`, or over a constant; nested: inside another If that is always taken."""
+def model(constant=None, nested=False, other=6):
+    """An If over the input `wide`, or over a constant; nested: inside another If that is always taken.
+    other: the window of the branch that is not `wide`."""
     choice = helper.make_node(
-        "If", ["wide"], ["y"], name="choice", then_branch=branch("then", 8), else_branch=branch("else", 6)
+        "If", ["wide"], ["y"], name="choice", then_branch=branch("then", 8), else_branch=branch("else", other)
     )
     nodes = [choice]
     if nested:
@@ -160,6 +161,20 @@ def test_a_branch_that_cannot_run_stays_float():
     narrow = {"x": np.random.default_rng(0).standard_normal((1, 6)).astype(np.float32), "wide": np.array(False)}
     want = onnxruntime.InferenceSession(model()).run(None, narrow)[0]
     np.testing.assert_allclose(tessera.Session(made.model.SerializeToString()).run(None, narrow)[0], want, atol=1e-5)
+
+
+def test_a_branch_that_does_not_run_on_the_samples():
+    """Its ranges come from the samples' values, as many as it takes."""
+    feeds = [{"x": np.random.default_rng(k).standard_normal((1, 8)).astype(np.float32)} for k in range(8)]
+    feeds = [{**feed, "wide": np.array(True)} for feed in feeds]
+    data = model(other=4)
+    with pytest.warns(UserWarning, match="else_branch: no sample takes it; .* cut to sizes with which it runs"):
+        made = tessera.quantize(onnx.load_from_string(data), feeds, engine="onnxruntime").model.SerializeToString()
+    narrow = {"x": np.random.default_rng(0).standard_normal((1, 4)).astype(np.float32), "wide": np.array(False)}
+    session = tessera.Session(made, shapes={"x": [1, 4]})
+    want = onnxruntime.InferenceSession(data).run(None, narrow)[0]
+    np.testing.assert_allclose(session.run(None, narrow)[0], want, atol=0.03 * np.abs(want).max())
+    assert any(row["placement"] == "npu" for row in session.stats()["layers"])
 
 
 def test_a_cell_inside_of_a_branch():

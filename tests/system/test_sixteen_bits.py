@@ -4,12 +4,12 @@ chosen, and by what measure."""
 
 import math
 
+import _tessera
 import numpy as np
 import pytest
 from tessera.quantization import deciding, keeping, local, measure, sixteen
 from tessera.quantization.quantise import Options, Quantization
 
-import _tessera
 import tessera
 from tests.system.float_models import Builder
 

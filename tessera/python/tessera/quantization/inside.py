@@ -11,12 +11,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from . import sizes
+from .data import ports_of
 from .graph import Graph, bodies, defined, extent_of, graphs_of, is_onnx, name_apart, names_of, unique
 from .measure import observed
 from .recurrent import is_cell, is_direction
 
 MOST_SAMPLES = 64
 MOST_ITERATIONS = 8  # of a loop that a sample gives
+SECONDS = 5.0  # of looking for sizes
 MOST_BYTES = 1 << 28  # of the samples of a branch
 
 
@@ -151,6 +154,18 @@ def model_of(model, body, samples):
         if value.type.tensor_type.elem_type == TensorProto.UNDEFINED:
             value.ClearField("type")
     return made
+
+
+def cut_to_run(model, samples, seed=0):
+    """The samples of a branch that none takes and that does not run on them, as of another sampling rate: the same
+    values in order, as many as sizes with which it runs take, from the front and again. Errors: tessera.Error where no
+    such sizes are found."""
+    shapes = sizes.find(model, ports_of(model), seed=seed, seconds=SECONDS)
+    fits = lambda name, value: list(value.shape) == list(shapes.get(name, value.shape)) or not value.size
+    return [
+        {name: value if fits(name, value) else np.resize(value, shapes[name]) for name, value in sample.items()}
+        for sample in samples
+    ]
 
 
 def put_back(model, body, quantised):

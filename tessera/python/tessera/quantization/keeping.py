@@ -23,7 +23,7 @@ FINE_SHARE = 0.1  # of the products, at most ...
 FINE_PRODUCTS = 1 << 26  # ... or so many, which nobody would feel
 FINE_GAIN = 1.0  # dB that it must bring
 RUNS = 1 << 33  # multiply-accumulates of the samples that judge a trial, about
-LEAST_FEEDS = 2
+LOCAL_SAMPLES = 2
 
 
 class Keeping:
@@ -59,14 +59,20 @@ class Keeping:
         self.work.float_nodes.update(dict.fromkeys(names, why))
         self.work.settle()
 
+    def keep_near(self):
+        """Both steps below. In a large network, where each trial takes seconds, that with few trials comes first, and
+        may spare the other."""
+        steps = [self.keep_what_decides, self.make_finer]
+        for step in steps[::-1] if self._total() > RUNS // 2 else steps:
+            step()
+
     # --- layers that decide
 
     def keep_what_decides(self):
         """Keeps out of 8 bits the layers without which the outputs come near enough to the float ones, if they are
         few."""
         work, products = self.work, self._products()
-        total = max(1, self._total())
-        feeds = take(work.data, min(DECIDING_SAMPLES, work.judges, max(LEAST_FEEDS, RUNS // total)))
+        feeds = take(work.data, min(DECIDING_SAMPLES, work.judges, max(1, RUNS // max(1, self._total()))))
         before, least = work.distance(self.state.model, feeds), work.options.least_snr
         if not before < least or work.data.synthetic or not products:  # outputs that are no numbers tell nothing
             return
@@ -110,11 +116,11 @@ class Keeping:
         products = [u for u in self._products() if sixteen.may_be(u, graph, work.calibrated.ranges)]
         if work.data.synthetic or not products or budget <= 0:
             return
-        feeds = take(work.data, min(work.judges, max(LEAST_FEEDS, RUNS // max(1, total))))
+        feeds = take(work.data, min(work.judges, max(1, RUNS // max(1, total))))
         before = work.distance(self.state.model, feeds)
         if not before < FINE_DECIBELS:
             return
-        alone = local.losses(self.state, products, feeds[:LEAST_FEEDS])
+        alone = local.losses(self.state, products, feeds[:LOCAL_SAMPLES])
         trials = len(alone).bit_length() + 1
         work.meter.add("looking for layers that need finer steps", 8 * len(feeds) * trials)
         variant, tried = self._variants(), []
@@ -204,4 +210,3 @@ def few(names):
     """The first names, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(repr(name) for name in names[:3]) + more
-

@@ -31,7 +31,7 @@ def losses(state, products, feeds, seed=0):
 
 
 def loss(state, unit, value, rng):
-    """(variance, squared error, multiply-accumulates) of the unit's result for the operand `value`."""
+    """(squared distance from the mean, squared error, multiply-accumulates) of the unit's result for the operand."""
     graph, node = state.plan.graph, unit.node
     array = graph.array(node.input[1])
     groups = attribute(node, "group", 1) if is_onnx(node, "Conv") else 1
@@ -51,7 +51,8 @@ def loss(state, unit, value, rng):
     bias = 0 if bias is None else bias.reshape(-1) if bias.size == 1 else bias.reshape(1, *real.shape[1:])
     real, other = (np.clip(sums + bias, unit.low, unit.high) for sums in (real, other))
     other = _in_steps(other, state.parameters.get(unit.output))
-    return float(((real - real.mean()) ** 2).sum()), float(((real - other) ** 2).sum()), _work(node, value, array)
+    middle = real.mean() if real.size > 1 else 0
+    return float(((real - middle) ** 2).sum()), float(((real - other) ** 2).sum()), _work(node, value, array)
 
 
 def _in_steps(value, given):

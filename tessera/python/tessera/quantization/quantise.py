@@ -302,8 +302,7 @@ class Quantization:
         self._choose_weights()
         self.keeping = keeping.Keeping(self)
         if not keep_float:
-            self.keeping.keep_what_decides()
-            self.keeping.make_finer()
+            self.keeping.keep_near()
         if most:
             self.keeping.keep_most_sensitive(most)
         self._tell_what_is_left()
@@ -338,11 +337,15 @@ class Quantization:
             raise argument(f"no sample {body.reached}; give samples that do")
         model = inside.model_of(self.float_model, body, samples)
         if not reached:
+            how = ""
             try:
                 measure.float_outputs(model, samples[:1])
             except _tessera.Error:
-                raise argument(f"no sample {body.reached}; give samples that do") from None
-            self._warn(f"{body.text}: no sample takes it; its ranges are those of what the others would give it")
+                try:
+                    samples, how = inside.cut_to_run(model, samples, self.seed), ", cut to sizes with which it runs"
+                except _tessera.Error:
+                    raise argument(f"no sample {body.reached}; give samples that do") from None
+            self._warn(f"{body.text}: no sample takes it; its ranges are those of what the others would give it{how}")
         options = dataclasses.replace(self.options, shapes={}, float_nodes=())
         work = Quantization(model, samples, options, seed=self.seed, samples=len(samples))
         known = inside.names_inside(work.model) | {node.name for node in work.model.graph.node}
@@ -728,13 +731,13 @@ def quantize(
     "unit" or a TOML file, for pictures. samples: at most so many are used. shapes: {input: shape} for dynamic
     dimensions. power_of_two: all scales are powers of two. keep_float: names of layers, or a number of the most
     sensitive ones. least_snr: where the outputs are farther from the float ones, in dB, layers are kept float, if few
-    decide; None: 14, or nothing with `bytes`; not with keep_float, nor on random data. sixteen: the largest share of the
-    products that may be computed in 16 bits where outputs are not near; None: 0.1, or 64 million in a small network,
-    and nothing with `bytes` or power_of_two; not with keep_float, nor on random data. labels: of the samples of `test`
-    (default: of the calibration data); metric: a function from a ModelProto to a score in place of top-1, larger is
-    better. max_drop: the loss of score that is allowed; layers stay float until it is met. bytes: patterns of the names
-    of inputs and outputs that are uint8 in the quantised model (their scales stand in its metadata `tessera.bytes`).
-    report: whether layers are measured.
+    decide; None: 14, or nothing with `bytes`; not with keep_float, nor on random data. sixteen: the largest share of
+    the products that may be computed in 16 bits where outputs are not near; None: 0.1, or 64 million in a small
+    network, and nothing with `bytes` or power_of_two; not with keep_float, nor on random data. labels: of the samples
+    of `test` (default: of the calibration data); metric: a function from a ModelProto to a score in place of top-1,
+    larger is better. max_drop: the loss of score that is allowed; layers stay float until it is met. bytes: patterns of
+    the names of inputs and outputs that are uint8 in the quantised model (their scales stand in its metadata
+    `tessera.bytes`). report: whether layers are measured.
     Returns a Quantized. Errors: tessera.Error with the codes invalid_argument, invalid_model, io, unsupported."""
     keep = [keep_float] if isinstance(keep_float, (str, int)) else list(keep_float)
     options = Options(
