@@ -119,11 +119,9 @@ def main():
                 + (["-R", "random|functional|npu"] if options.random is not None else []),
             )
         )
+    rooms = ("system", "cpu", "import", "conformance", "oracle", "litert", "fuzz", "torch")
     groups = [
-        [
-            *(f"tests/{name}" for name in ("system", "cpu", "import", "conformance", "oracle", "litert", "fuzz", "torch")),
-            "ops/tests",
-        ],
+        [*(f"tests/{room}" for room in rooms), "ops/tests"],
         ["isa/tests", "tests/new_instruction", "tests/tests"],
         ["tests/pt2e", "tests/executorch"],
     ]

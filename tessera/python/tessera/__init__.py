@@ -149,8 +149,8 @@ class Session:
     external: {location: contiguous array} of external data of a model that is given as bytes. The memory is shared, and
     must not change while the session lives.
 
-    keep_state: whether the variables of a LiteRT model, and the states of its recurrent cells, go on from one run to the
-    next, as in its interpreter; without it each run begins anew.
+    keep_state: whether the variables of a LiteRT model, and the states of its recurrent cells, go on from one run to
+    the next, as in its interpreter; without it each run begins anew.
 
     Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
     tessera.compile_options() returns them. dram_latency and dram_bandwidth hold for devices with time, too.
