@@ -92,7 +92,7 @@ void evaluate_resize(EvalContext& context) {
                               pixel(r.second, k.first) * r.rest * (1 - k.rest) +
                               pixel(r.first, k.second) * (1 - r.rest) * k.rest +
                               pixel(r.second, k.second) * r.rest * k.rest;
-            to.push_back(std::clamp(static_cast<int32_t>(sum + 0.5F), 0, 255));
+            to.push_back(std::clamp(static_cast<int32_t>(std::floor(sum + 0.5F)), 0, 255));
             continue;
           }
           const int64_t one = xnnpack ? 2048 : 1024;

@@ -44,8 +44,8 @@ void convert_resize_nearest(Op& op) {
                 positions[d][static_cast<size_t>(i)] == i / (size[d] / shape[d + 1]);
   }
   if (repeats) {
-    const std::vector<float> scales = {1, 1, static_cast<float>(size[0] / shape[1]),
-                                       static_cast<float>(size[1] / shape[2])};
+    const int64_t rows = size[0] / shape[1], columns = size[1] / shape[2];
+    const std::vector<float> scales = {1, 1, static_cast<float>(rows), static_cast<float>(columns)};
     const Value factors = op.constant(ops::Tensor::of<float>(ops::DType::kFloat, {4}, scales));
     const Attributes attributes = {{"mode", std::string("nearest")},
                                    {"nearest_mode", std::string("floor")},
