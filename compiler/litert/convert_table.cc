@@ -3,6 +3,7 @@
 // XNNPACK's in 8 fraction bits, or the reference kernel's fixed point.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "compiler/litert/conversions.h"
 #include "ops/litert_math.h"
@@ -104,10 +105,53 @@ void convert_leaky_relu(Op& op) {
                                         : rescaled(op, ratio_of(op), ratio_of(op) * static_cast<double>(alpha))));
 }
 
+// LOGISTIC and TANH of 16 bits: a table of the logistic function in steps of 1/24, between which is interpolated.
+
+/// 2^16 / (1 + exp(-i / 24)).
+int64_t logistic_entry(int64_t i) {
+  return std::min<int64_t>(std::llround(65536.0 / (1.0 + std::exp(-static_cast<double>(i) / 24.0))), 65535);
+}
+
+/// An integer of the operand in steps of 1 / (3 * 4096), as the kernels scale it.
+Function in_table_steps(Op& op) {
+  int exponent = 0;
+  const float scale = op.input(0).quantisation.scale();
+  if (std::frexp(scale, &exponent) == 0.5F && exponent == -11) return [](int64_t integer) { return integer * 3; };
+  double multiplier = static_cast<double>(scale) * 4096.0 * 3.0;
+  int shift = 0;
+  for (; multiplier <= 32767.0 / 2.0 && shift <= 30; ++shift) multiplier *= 2.0;
+  const auto whole = static_cast<int64_t>(multiplier), half = shift > 0 ? int64_t{1} << (shift - 1) : 0;
+  return [whole, half, shift](int64_t integer) { return (integer * whole + half) >> shift; };
+}
+
+/// The logistic function of `steps`, whose last `bits` bits lie between two entries, with 16 + bits fraction bits;
+/// `top` beyond the table.
+int64_t interpolated_logistic(int64_t steps, int bits, int64_t top) {
+  const int64_t distance = std::abs(steps), index = distance >> bits;
+  if (index >= 255) return top;
+  const int64_t first = logistic_entry(index), second = logistic_entry(index + 1);
+  return (first << bits) + (distance & ((int64_t{1} << bits) - 1)) * (second - first);
+}
+
+int64_t wide_logistic(int64_t steps) {
+  const int64_t value = interpolated_logistic(steps, 9, int64_t{0x7FFF} << 10);
+  return (steps >= 0 ? value + (1 << 9) : (1 << 25) - value + (1 << 9) - 1) >> 10;
+}
+
+/// 2 * logistic(2 x) - 1.
+int64_t wide_tanh(int64_t steps) {
+  const int64_t value = interpolated_logistic(steps, 8, int64_t{0xFFFF} << 8);
+  return (steps >= 0 ? value - (1 << 23) + (1 << 7) : -value + (1 << 23) + (1 << 7) - 1) >> 8;
+}
+
 /// A function whose table LiteRT computes in float32: dequantise, apply, divide by the scale, round.
-Conversion tabulated(const std::string& onnx, float (*function)(float)) {
-  return [onnx, function](Op& op) {
-    if (!is_table(op) || op.input(0).type == TensorType::kInt16) return op.give_real(0, op.node(onnx, {op.real(0)}));
+Conversion tabulated(const std::string& onnx, float (*function)(float), int64_t (*wide)(int64_t)) {
+  return [onnx, function, wide](Op& op) {
+    if (!is_table(op)) return op.give_real(0, op.node(onnx, {op.real(0)}));
+    if (op.input(0).type == TensorType::kInt16) {
+      const Function steps = in_table_steps(op);
+      return op.give(0, op.lookup(op.value(0), [&](int64_t integer) { return wide(steps(integer)); }));
+    }
     const TensorInfo &x = op.input(0), &y = op.output();
     const float from = x.quantisation.scale(), to = 1.0F / y.quantisation.scale();
     op.give(0, op.lookup(op.value(0), [&](int64_t integer) {
@@ -173,8 +217,8 @@ void register_table(Conversions& conversions) {
   conversions.add(BuiltinOperator::kReluN1To1, rectifier(Activation::kReluN1To1));
   conversions.add(BuiltinOperator::kLeakyRelu, convert_leaky_relu);
   conversions.add(BuiltinOperator::kLogistic,
-                  tabulated("Sigmoid", [](float x) { return 1.0F / (1.0F + std::exp(-x)); }));
-  conversions.add(BuiltinOperator::kTanh, tabulated("Tanh", [](float x) { return std::tanh(x); }));
+                  tabulated("Sigmoid", [](float x) { return 1.0F / (1.0F + std::exp(-x)); }, wide_logistic));
+  conversions.add(BuiltinOperator::kTanh, tabulated("Tanh", [](float x) { return std::tanh(x); }, wide_tanh));
   conversions.add(BuiltinOperator::kHardSwish, convert_hard_swish);
 }
 
