@@ -93,7 +93,11 @@ void convert_mean(Op& op) {
 void convert_softmax(Op& op) {
   const float beta = op.option(SoftmaxOptions::beta);
   if (op.is_quantised() && op.output().type == op.input(0).type) {
-    const Attributes attributes = {{"beta", beta}, {"x_scale", op.input(0).quantisation.scale()}};
+    // XNNPACK has no kernel for bytes: LiteRT's optimised one runs.
+    const bool reference = op.kernels() == Kernels::kReference;
+    const Attributes attributes = {{"beta", beta},
+                                   {"x_scale", op.input(0).quantisation.scale()},
+                                   {"kernel", std::string(reference ? "reference" : "optimised")}};
     return op.give(0, op.node("Softmax", {op.value(0)}, attributes, kDomain));
   }
   Value x = op.real(0);

@@ -80,6 +80,8 @@ class Network:
         x, weights, bias, (_, out) = product_operands(
             self.d, kind, v.shape, shape, axis, channels, (v.tensor, v.quantised)
         )
+        if "scale" in out:  # sums of sums: beyond ratios of 256 between scales LiteRT's ADD overflows
+            out["scale"] = min(out["scale"], 0.5)
         return [x, weights, bias], out
 
     def unary(self):
