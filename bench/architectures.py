@@ -280,6 +280,8 @@ def reason(row):
     notes = [row["notice"]] if row.get("notice") else []
     if row.get("unoptimised"):
         notes.append("int8 equals ONNX Runtime without its optimiser, which quantises a float output")
+    if (row.get("pytorch_difference") or 0) > FLOAT_TOLERANCE:
+        notes.append("ONNX Runtime on the exported file gives other results than PyTorch")
     if row["float_difference"] > FLOAT_TOLERANCE:
         notes.append(f"float differs by {row['float_difference']:.1g} of the largest value")
     if row["int8_equal"] < 1:
