@@ -252,7 +252,8 @@ void evaluate_detection(EvalContext& c, const std::vector<TypeInfo>& types) {
   }
   // The fast form counts boxes, not their classes.
   const size_t each = regular ? 1 : detector.classes_each();
-  mutable_elements<float>(used)[0] = static_cast<float>(count / each);
+  const size_t boxes_used = count / each;
+  mutable_elements<float>(used)[0] = static_cast<float>(boxes_used);
   c.outputs = {Value(boxes), Value(classes), Value(scores), Value(used)};
 }
 

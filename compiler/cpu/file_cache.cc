@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file is the BLAKE3 digest of the rest, and the rest. It is written under another name and renamed. A file's time is that
-// of its last use.
+// A file is the BLAKE3 digest of the rest, and the rest. It is written under another name and renamed. A file's time is
+// that of its last use.
 #include "compiler/cpu/file_cache.h"
 
 #include <sys/stat.h>

@@ -329,20 +329,21 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
   TESSERA_INVARIANT(works.size() == instructions.size(), "one work for each instruction");
   SynchroniseSummary summary;
   Ordered ordered = in_order(works, tags, config, options, &summary);
-  std::vector<isa::Instruction> result;
-  if (summary.barriers == 0)
-    result = std::move(instructions);
-  else
+  if (summary.barriers == 0) {
+    instructions.emplace_back(isa::Finish{});
+  } else {
+    std::vector<isa::Instruction> result;
     result.reserve(ordered.sources.size());
-  for (size_t i = result.size(); i < ordered.sources.size(); ++i) {
-    const uint32_t source = ordered.sources[i];
-    result.push_back(source == Ordered::kAdded ? added(*ordered.works[i]) : instructions[source]);
+    for (size_t i = 0; i < ordered.sources.size(); ++i) {
+      const uint32_t source = ordered.sources[i];
+      result.push_back(source == Ordered::kAdded ? added(*ordered.works[i]) : instructions[source]);
+    }
+    instructions = std::move(result);
   }
-  for (size_t i = 0; i < result.size(); ++i) {
+  for (size_t i = 0; i < instructions.size(); ++i) {
     // What FETCH executes keeps its own.
-    if (ordered.works[i]->engine) isa::header_of(result[i]) = ordered.headers[i];
+    if (ordered.works[i]->engine) isa::header_of(instructions[i]) = ordered.headers[i];
   }
-  instructions = std::move(result);
   tags = std::move(ordered.tags);
   works = std::move(ordered.works);
   return summary;

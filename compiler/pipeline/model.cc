@@ -221,8 +221,8 @@ Model& Model::operator=(Model&&) noexcept = default;
 
 std::string self_contained(const std::string& path) { return onnx::self_contained(path); }
 
-std::string as_onnx(std::string bytes) {
-  return litert::is_litert(bytes) ? litert::to_onnx(bytes)->SerializePartialAsString() : bytes;
+std::string as_onnx(std::string_view bytes) {
+  return litert::is_litert(bytes) ? litert::to_onnx(bytes)->SerializePartialAsString() : std::string(bytes);
 }
 
 std::string surroundings() {

@@ -54,7 +54,7 @@ struct ImportOptions {
 std::string self_contained(const std::string& path);
 
 /// An ONNX model in the place of a LiteRT one; any other content as it is. Errors: as from_bytes.
-std::string as_onnx(std::string bytes);
+std::string as_onnx(std::string_view bytes);
 
 /// What an entry of an ONNX model's metadata says; empty where there is none.
 std::string metadata(std::string_view bytes, const std::string& key);
