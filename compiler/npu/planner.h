@@ -27,7 +27,7 @@
 namespace tessera::npu {
 
 /// Instructions that all replays of one decision may have; one replay there always is.
-inline constexpr int64_t kReplayed = 60000;
+inline constexpr int64_t kReplayed = 30000;
 
 /// One or several operations: the tasks of a single operation with a schedule each, or a chain.
 struct Unit {
