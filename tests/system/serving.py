@@ -2,6 +2,7 @@
 """For the tests of `tessera serve`: a server of a repository in a process of its own, and the models in it."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -97,7 +98,9 @@ def digits():
     return (DIGITS / "digits.onnx").read_bytes()
 
 
+@functools.cache
 def images():
+    # Once: CPython 3.11 may fail where threads parse the header of an array at once.
     return np.load(DIGITS / "digits_test.npz")["images"]
 
 
