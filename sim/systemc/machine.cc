@@ -25,6 +25,10 @@ std::mutex& kernel_mutex() {
 /// Never destroyed: SystemC's own statics may be gone by then.
 Npu& the_npu() {
   static Npu* npu = [] {
+    if (sc_core::sc_get_status() != sc_core::SC_ELABORATION)
+      throw Error(ErrorCode::kUnsupported,
+                  "SystemC runs already in this process, for a program of its own or another copy of Tessera, and has "
+                  "one machine a process; run this one in another process, or on device fsim or rtl");
     setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 0);
     Npu* made = new Npu("npu");
     sc_core::sc_start(sc_core::SC_ZERO_TIME);  // ends the elaboration
