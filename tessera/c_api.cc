@@ -183,13 +183,14 @@ tessera_status tessera_compile_with(const char* onnx_path, const char* config, c
     tessera::compiler::ImportOptions import;
     import.litert_kernels = compile.litert_kernels;
     for (size_t i = 0; i < shape_count; ++i) tessera::compiler::parse_shape(shapes[i], import);
-    auto model = tessera::compiler::Model::from_file(onnx_path, import);
+    const auto source = tessera::compiler::ModelSource::from_file(onnx_path);
+    auto model = tessera::compiler::Model::from_source(source, import);
     tessera::SessionOptions session;
     session.config = config ? config : "";
     session.import = import;
     session.compile = compile;
-    tessera::take_quantised_for(tessera::file_content(onnx_path), session);
-    tessera::add_tuned_schedules(session.compile, onnx_path, true, session);
+    tessera::take_quantised_for(source.bytes(), session);
+    tessera::add_tuned_schedules(session.compile, source, session);
     tessera::program::save(model.compile(tessera::isa::find_config(session.config), session.compile), artifact_path);
   });
 }

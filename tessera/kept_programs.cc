@@ -111,12 +111,11 @@ std::string file_content(const std::string& path) {
   return std::move(content).str();
 }
 
-KeptPrograms::KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options,
+KeptPrograms::KeptPrograms(compiler::ModelSource model, const compiler::CompileOptions& options,
                            const onnx::ExternalData* external)
-    : model_(std::move(model)), is_path_(is_path), files_(open(options)) {
+    : model_(std::move(model)), files_(open(options)) {
   if (!files_) return;
-  const std::string bytes = is_path_ ? file_content(model_) : std::string();
-  const std::string& whole = is_path_ ? bytes : model_;
+  const std::string& whole = model_.bytes();
   // Tensors that lie in other files say where: the key "location" of their entries.
   const bool outside = whole.find("location") != std::string::npos;
   try {
@@ -128,7 +127,7 @@ KeptPrograms::KeptPrograms(std::string model, bool is_path, const compiler::Comp
       }
     } else if (!outside) {
       content_ = cpu::FileCache::key({whole});
-    } else if (is_path_) {
+    } else if (!model_.path().empty()) {
       content_ = cpu::FileCache::key({compiler::self_contained(model_)});
     }
   } catch (const Error&) {  // the import says why
@@ -144,8 +143,7 @@ std::string KeptPrograms::key_of(const char* what, const compiler::ImportOptions
 std::unique_ptr<compiler::Model> KeptPrograms::imported(const compiler::ImportOptions& import) {
   if (last_ && last_import_ == text_of(import)) return std::move(last_);
   last_.reset();
-  return std::make_unique<compiler::Model>(is_path_ ? compiler::Model::from_file(model_, import)
-                                                    : compiler::Model::from_bytes(model_, import));
+  return std::make_unique<compiler::Model>(compiler::Model::from_source(model_, import));
 }
 
 Interface KeptPrograms::interface(const compiler::ImportOptions& import) {

@@ -33,17 +33,17 @@ struct KeptProgram {
 
 class KeptPrograms {
  public:
-  /// `model`: a path, or the bytes of an ONNX file. `options.cache` names the folder; nothing is kept for options under
+  /// `options.cache` names the folder; nothing is kept for options under
   /// which somebody looks on, with a graph of one's own, or in a process that has loaded plugins.
   /// `external`: external data in memory of a model that is given as bytes, or nullptr.
-  KeptPrograms(std::string model, bool is_path, const compiler::CompileOptions& options,
+  KeptPrograms(compiler::ModelSource model, const compiler::CompileOptions& options,
                const onnx::ExternalData* external = nullptr);
 
   /// Whether programs are kept.
   bool keeps() const { return files_.has_value(); }
-  /// Errors: those of Model::from_file.
+  /// Errors: those of Model::from_source.
   Interface interface(const compiler::ImportOptions& import);
-  /// Errors: those of Model::from_file and Model::compile. `options` are those of the constructor, or the same with
+  /// Errors: those of Model::from_source and Model::compile. `options` are those of the constructor, or the same with
   /// further schedules or another effort.
   KeptProgram compile(const compiler::ImportOptions& import, const isa::MachineConfig& config,
                       const compiler::CompileOptions& options);
@@ -57,8 +57,7 @@ class KeptPrograms {
   std::string key_of(const char* what, const compiler::ImportOptions& import, const std::string& more) const;
   std::unique_ptr<compiler::Model> imported(const compiler::ImportOptions& import);
 
-  std::string model_;
-  bool is_path_;
+  compiler::ModelSource model_;
   std::optional<cpu::FileCache> files_;
   std::string content_;  // digest of the model, its external data included
   std::unique_ptr<compiler::Model> last_;

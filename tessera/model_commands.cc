@@ -114,11 +114,12 @@ KeptProgram compiled(const Arguments& a) {
   const auto config = isa::find_config(given.config);
   compiler::ImportOptions import = given.import;
   compiler::CompileOptions options = given.compile;
-  KeptPrograms programs(a.model, true, options);
+  const auto source = compiler::ModelSource::from_file(a.model);
+  KeptPrograms programs(source, options);
   const std::vector<Port> inputs =
       timed(options.times.get(), "import", [&] { return programs.interface(import); }).inputs;
   if (options.max_length == 0) {
-    for (const auto& [name, shape] : quantised_shapes(read_text(a.model), inputs, import)) {
+    for (const auto& [name, shape] : quantised_shapes(source.bytes(), inputs, import)) {
       import.shapes[name] = shape;
       if (!a.quiet)
         std::fprintf(stderr,
@@ -136,7 +137,7 @@ KeptProgram compiled(const Arguments& a) {
   if (!options.tuned.empty()) {
     SessionOptions own = given;
     own.import = import;
-    add_tuned_schedules(options, a.model, true, own);
+    add_tuned_schedules(options, source, own);
   }
   KeptProgram program = programs.compile(import, config, options);
   if (options.times) std::fputs(times_table(*options.times).c_str(), stdout);
@@ -148,7 +149,8 @@ int compile_ahead(const Arguments& a) {
   if (!a.output.empty()) refuse("--shapes compiles many programs into the cache; leave -o out");
   const SessionOptions given = options_for(a, a.model);
   const auto config = isa::find_config(given.config);
-  KeptPrograms programs(a.model, true, given.compile);
+  const auto source = compiler::ModelSource::from_file(a.model);
+  KeptPrograms programs(source, given.compile);
   if (!programs.keeps()) refuse("--shapes fills the cache of programs, which is off here; name a folder with --cache");
   for (const auto& shapes : shapes_of_ranges(a.shape_ranges)) {
     SessionOptions own = given;
@@ -157,7 +159,7 @@ int compile_ahead(const Arguments& a) {
       own.import.shapes[name] = shape;
       line += (line.empty() ? "" : ", ") + name + " " + ops::to_string(shape);
     }
-    if (!own.compile.tuned.empty()) add_tuned_schedules(own.compile, a.model, true, own);
+    if (!own.compile.tuned.empty()) add_tuned_schedules(own.compile, source, own);
     const bool known = programs.find(own.import, config, own.compile).has_value();
     if (!known) programs.compile(own.import, config, own.compile);
     if (!a.quiet) std::printf("%s: %s\n", line.c_str(), known ? "was there" : "compiled");

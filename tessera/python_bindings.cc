@@ -370,7 +370,7 @@ PYBIND11_MODULE(_tessera, m) {
         std::string bytes;
         {
           const py::gil_scoped_release release;
-          bytes = compiler::self_contained(path);
+          bytes = compiler::self_contained(compiler::ModelSource::from_file(path));
         }
         return py::bytes(bytes);
       },

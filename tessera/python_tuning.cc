@@ -34,7 +34,8 @@ void bind_tuning(py::module_& m) {
              const auto text = bytes ? model.cast<std::string>()
                                      : py::module_::import("os").attr("fspath")(model).cast<std::string>();
              py::gil_scoped_release release;
-             return std::make_unique<Tuning>(text, !bytes, options);
+             return std::make_unique<Tuning>(
+                 bytes ? compiler::ModelSource::from_bytes(text) : compiler::ModelSource::from_file(text), options);
            }),
            py::arg("model"), py::arg("config"), py::arg("shapes"), py::arg("compile_options"))
       .def_property_readonly("model_key", &Tuning::model_key)

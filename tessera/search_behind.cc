@@ -138,7 +138,7 @@ void SearchBehind::make(const Wish& wish) {
 
 void SearchBehind::attempt(const Wish& wish) {
   try {
-    if (!programs_) programs_.emplace(model_, is_path_, wish.options);
+    if (!programs_) programs_.emplace(model_, wish.options);
     KeptProgram program = programs_->compile(wish.import, config_, wish.options);
     if (!*stop_) wish.done(std::move(program));
   } catch (const npu::Stopped&) {

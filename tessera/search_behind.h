@@ -22,8 +22,8 @@ namespace tessera {
 class SearchBehind {
  public:
   /// As KeptPrograms takes them.
-  SearchBehind(std::string model, bool is_path, const isa::MachineConfig& config)
-      : model_(std::move(model)), is_path_(is_path), config_(config) {}
+  SearchBehind(compiler::ModelSource model, const isa::MachineConfig& config)
+      : model_(std::move(model)), config_(config) {}
   /// Ends the compilation that is under way; wishes that wait are dropped.
   ~SearchBehind();
 
@@ -51,8 +51,7 @@ class SearchBehind {
   /// In a process that was forked: the thread is not here, and a lock that it held is nobody's.
   void forget_parent();
 
-  const std::string model_;
-  const bool is_path_;
+  const compiler::ModelSource model_;
   const isa::MachineConfig config_;
   const std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   std::optional<KeptPrograms> programs_;  // of the thread

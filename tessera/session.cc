@@ -66,7 +66,8 @@ bool is_artifact(std::string_view bytes) { return bytes.substr(0, 4) == "TSR\x9a
 
 struct Session::State {
   SessionOptions options;
-  std::string path, bytes;  // of the ONNX model; `bytes` when it has no path
+  std::string path;                             // "" when it was given as bytes
+  std::optional<compiler::ModelSource> source;  // of an ONNX model
   std::vector<Port> inputs, outputs, overridable;
   std::vector<Port> shown_inputs, shown_outputs;  // without what carries states, which stands behind
   std::vector<ops::Value> states;                 // that the last run has left; empty before the first
@@ -106,7 +107,7 @@ struct Session::State {
   compiler::Model import(const Given& given) const {
     compiler::ImportOptions import = options.import;
     given.add_to(import);
-    return path.empty() ? compiler::Model::from_bytes(bytes, import) : compiler::Model::from_file(path, import);
+    return compiler::Model::from_source(*source, import);
   }
 
   void open_device() {
@@ -153,13 +154,14 @@ struct Session::State {
     return ops::Value(std::move(tensor));
   }
 
-  void open(std::string content, bool from_file) {
-    if (is_artifact(content) || (from_file && path.ends_with(".tsr"))) {
+  void open(compiler::ModelSource given_model) {
+    path = given_model.path();
+    if (is_artifact(given_model.bytes()) || path.ends_with(".tsr")) {
       if (reference())
         throw Error(
             ErrorCode::kInvalidArgument,
             "the reference device interprets ONNX models; an artifact runs on a machine, for example --device fsim");
-      loaded = read_artifact(content);
+      loaded = read_artifact(given_model.bytes());
       config = options.config.empty() ? loaded->config : isa::find_config(options.config);
       const program::Plan& plan = loaded->plans[0];
       for (int64_t id : plan.inputs) inputs.push_back(to_port(loaded->values[static_cast<size_t>(id)]));
@@ -174,16 +176,16 @@ struct Session::State {
       open_device();
       return;
     }
-    take_quantised_for(content, options);
+    take_quantised_for(given_model.bytes(), options);
     const bool untimed = options.device == "fsim";
-    if (!from_file) bytes = std::move(content);
+    source = std::move(given_model);
     config = isa::find_config(options.config);
     open_device();  // a wrong device name fails before the model is read
     if (reference()) {
       const compiler::Model model = import({});
       inputs = model.inputs(), outputs = model.outputs(), overridable = model.overridable(), pasts = model.pasts();
     } else {
-      programs.emplace(path.empty() ? bytes : path, from_file, options.compile, options.import.external.get());
+      programs.emplace(*source, options.compile, options.import.external.get());
       Interface found = programs->interface(options.import);
       inputs = std::move(found.inputs), outputs = std::move(found.outputs);
       overridable = std::move(found.overridable), pasts = std::move(found.pasts);
@@ -205,13 +207,17 @@ struct Session::State {
     for (const Port& port : inputs)
       if (is_dynamic(port)) given.shapes[port.name] = key_of(port, port.shape);
     prepare(given);
+    const bool settled = overridable.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Port& port) {
+                           return port.kind != program::ValueKind::kTensor || (port.ranked && !is_dynamic(port));
+                         });
+    if (settled) source.reset(), programs.reset();  // there is one program
   }
 
   compiler::CompileOptions compile_options(const Given& given) const {
     if (options.compile.tuned.empty()) return options.compile;
     SessionOptions own = options;
     given.add_to(own.import);
-    add_tuned_schedules(own.compile, path.empty() ? bytes : path, !path.empty(), own);
+    add_tuned_schedules(own.compile, *source, own);
     return own.compile;
   }
 
@@ -232,7 +238,7 @@ struct Session::State {
 
   /// Has the best program made; the run after that takes it.
   void search_behind(const Given& given, const compiler::ImportOptions& import, const compiler::CompileOptions& to) {
-    if (!behind) behind.emplace(path.empty() ? bytes : path, !path.empty(), config);
+    if (!behind) behind.emplace(*source, config);
     behind->add(import, to, [this, given](KeptProgram best) {
       const std::lock_guard lock(mutex);
       const auto known =
@@ -335,15 +341,14 @@ Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Session::Session(const std::string& path, SessionOptions options) : state_(std::make_unique<State>()) {
   state_->options = std::move(options);
   state_->options.import.litert_kernels = state_->options.compile.litert_kernels;
-  state_->path = path;
-  state_->open(file_content(path), true);
+  state_->open(compiler::ModelSource::from_file(path));
 }
 
 Session Session::from_bytes(std::string_view bytes, SessionOptions options) {
   auto state = std::make_unique<State>();
   state->options = std::move(options);
   state->options.import.litert_kernels = state->options.compile.litert_kernels;
-  state->open(std::string(bytes), false);
+  state->open(compiler::ModelSource::from_bytes(std::string(bytes)));
   return Session(std::move(state));
 }
 

@@ -193,10 +193,10 @@ std::map<std::string, std::string> judged_again(Tuning& tuning, std::vector<Reco
 
 }  // namespace
 
-std::map<std::string, std::string> tuned_schedules(const std::string& database, const std::string& model, bool is_path,
+std::map<std::string, std::string> tuned_schedules(const std::string& database, const compiler::ModelSource& model,
                                                    const SessionOptions& options) {
   const Reader reader(database);
-  Tuning tuning(model, is_path, options);
+  Tuning tuning(model, options);
   std::vector<Record> records = records_of(reader, tuning, "tuning database '" + database + "'");
   if (!records.empty()) return judged_again(tuning, std::move(records));
   std::map<std::string, std::string> schedules;
@@ -206,12 +206,12 @@ std::map<std::string, std::string> tuned_schedules(const std::string& database, 
   return schedules;
 }
 
-void add_tuned_schedules(compiler::CompileOptions& compile, const std::string& model, bool is_path,
+void add_tuned_schedules(compiler::CompileOptions& compile, const compiler::ModelSource& model,
                          const SessionOptions& options) {
   if (compile.tuned.empty()) return;
   if (compile.max_length > 0)
     throw Error(ErrorCode::kUnsupported, "tuned schedules are for fixed shapes; leave --tuned or --max-length out");
-  std::map<std::string, std::string> tuned = tuned_schedules(compile.tuned, model, is_path, options);
+  std::map<std::string, std::string> tuned = tuned_schedules(compile.tuned, model, options);
   for (const auto& [layer, schedule] : compile.schedules) {
     const auto found = tuned.find(layer);
     if (found == tuned.end()) continue;

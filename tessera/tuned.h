@@ -16,12 +16,12 @@ namespace tessera {
 /// where they are better. For a model that was never tuned those of layers and chains that are the same in models that
 /// were, as far as the replay likes them better where they stand. Nothing where none of them is. Errors: kIo for a file
 /// that is missing, damaged or no tuning database; those of Tuning.
-std::map<std::string, std::string> tuned_schedules(const std::string& database, const std::string& model, bool is_path,
+std::map<std::string, std::string> tuned_schedules(const std::string& database, const compiler::ModelSource& model,
                                                    const SessionOptions& options);
 
 /// Adds the schedules that options.compile.tuned names to those that are given; given ones come first, and break up
 /// the tuned chains that their layers are in. Without a database it does nothing.
-void add_tuned_schedules(compiler::CompileOptions& compile, const std::string& model, bool is_path,
+void add_tuned_schedules(compiler::CompileOptions& compile, const compiler::ModelSource& model,
                          const SessionOptions& options);
 
 }  // namespace tessera

@@ -48,14 +48,12 @@ std::string decimal(schedule::Index number) {
 
 std::string compiler_version() { return TESSERA_VERSION; }
 
-Tuning::Tuning(const std::string& model, bool is_path, SessionOptions options) {
+Tuning::Tuning(const compiler::ModelSource& model, SessionOptions options) {
   register_device_judges();
-  take_quantised_for(is_path ? file_content(model) : model, options);
+  take_quantised_for(model.bytes(), options);
   config_ = isa::find_config(options.config);
   compiler::ImportOptions import = options.import;
-  const auto imported = [&] {
-    return is_path ? compiler::Model::from_file(model, import) : compiler::Model::from_bytes(model, import);
-  };
+  const auto imported = [&] { return compiler::Model::from_source(model, import); };
   compiler::Model read = imported();
   if (const auto batches = compiler::batches_of_one(read.inputs()); !batches.empty()) {
     import.shapes.insert(batches.begin(), batches.end());

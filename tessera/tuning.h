@@ -32,9 +32,9 @@ class Tuning {
   };
   using Placed = std::pair<size_t, std::string>;  // a piece by number, and its schedule
 
-  /// `model`: a path, or bytes; a dynamic batch is 1. The configuration may also be text of several lines. Errors:
+  /// A dynamic batch is 1. The configuration may also be text of several lines. Errors:
   /// those of import, of the passes and of an unknown configuration.
-  Tuning(const std::string& model, bool is_path, SessionOptions options);
+  Tuning(const compiler::ModelSource& model, SessionOptions options);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// Digests of the model's layers in order, and of the machine and its memory.

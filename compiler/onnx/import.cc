@@ -952,9 +952,16 @@ mlir::OwningOpRef<mlir::ModuleOp> import_model(mlir::MLIRContext& context, Model
 
 }  // namespace
 
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx(mlir::MLIRContext& context, const ModelSource& source,
+                                              const ImportOptions& options) {
+  ModelFile file = load_model(source, options.directory, options.litert_reference);
+  if (source.path().empty()) file.folders.memory = options.external;
+  return import_model(context, std::move(file), options);
+}
+
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path,
                                                    const ImportOptions& options) {
-  return import_model(context, load_model(path, nullptr, options.litert_reference), options);
+  return import_onnx(context, ModelSource::from_file(path), options);
 }
 
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/onnx/external_data.h"
+#include "compiler/onnx/model_source.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -44,6 +45,8 @@ inline constexpr const char* kOverridableType = "type";
 
 /// Errors (tessera::Error): kIo, kInvalidModel, kUnsupported, each naming the node or tensor and the cause;
 /// kInvalidArgument for an override of an input, a dimension or an initializer that the model does not have.
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx(mlir::MLIRContext& context, const ModelSource& source,
+                                              const ImportOptions& options = {});
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path,
                                                    const ImportOptions& options = {});
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes,

@@ -20,19 +20,6 @@ namespace {
 /// Messages of a subgraph nest three deep (node, attribute, graph), so this allows some sixty nested subgraphs.
 constexpr int kRecursionLimit = 200;
 
-std::string read_file(const std::string& path) {
-  std::error_code code;
-  if (fs::is_directory(path, code)) throw Error(ErrorCode::kIo, "'" + path + "' is a directory; give an ONNX file");
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw Error(ErrorCode::kIo, "cannot read '" + path + "'; check that the file exists and is readable");
-  std::streamoff size = file.tellg();
-  if (size < 0) throw Error(ErrorCode::kIo, "cannot read '" + path + "': its size is unknown");
-  std::string bytes(static_cast<size_t>(size), '\0');
-  file.seekg(0);
-  if (!file.read(bytes.data(), size)) throw Error(ErrorCode::kIo, "cannot read '" + path + "' to its end");
-  return bytes;
-}
-
 }  // namespace
 
 ModelFile parse_model(std::string_view bytes, const std::string& directory, bool litert_reference) {
@@ -84,15 +71,16 @@ std::string metadata_of(std::string_view bytes, const std::string& key) {
   return "";
 }
 
-ModelFile load_model(const std::string& path, std::string* content, bool litert_reference) {
-  std::string bytes = read_file(path);
-  const std::string directory = fs::path(path).parent_path().string();
+ModelFile load_model(const ModelSource& source, const std::string& directory, bool litert_reference) {
+  const std::string& path = source.path();
+  if (path.empty()) return parse_model(source.bytes(), directory, litert_reference);
+  const std::string folder = fs::path(path).parent_path().string();
   try {
-    ModelFile file = parse_model(bytes, directory.empty() ? "." : directory, litert_reference);
+    ModelFile file = parse_model(source.bytes(), folder.empty() ? "." : folder, litert_reference);
     std::error_code code;
     const fs::path resolved = fs::canonical(path, code);
     if (!code) file.folders.resolved = resolved.parent_path().string();
-    if (content != nullptr) *content = std::move(bytes);
+    file.folders.stamps = source.stamps();
     return file;
   } catch (const Error& error) {
     throw Error(error.code(), "'" + path + "': " + error.what());
@@ -147,6 +135,8 @@ std::vector<std::byte> read_external(const DataFolders& folders, const std::stri
   std::vector<std::byte> bytes(static_cast<size_t>(length));
   stream.seekg(offset);
   if (!stream || (length > 0 && !stream.read(reinterpret_cast<char*>(bytes.data()), length))) fail("cannot be read");
+  if (folders.stamps && !folders.stamps->is_same(file))
+    fail("has changed since the model was opened; open the model again");
   return bytes;
 }
 

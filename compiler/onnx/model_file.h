@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/onnx/external_data.h"
+#include "compiler/onnx/model_source.h"
 #include "compiler/onnx_schema/tessera_onnx.pb.h"
 
 namespace tessera::onnx {
@@ -20,6 +21,7 @@ namespace tessera::onnx {
 struct DataFolders {
   std::string opened, resolved;
   std::shared_ptr<const ExternalData> memory;  // data that is there already, by location; nullptr: none
+  std::optional<FileStamps> stamps;            // of files that must stay what they were
 };
 
 struct ModelFile {
@@ -27,10 +29,10 @@ struct ModelFile {
   DataFolders folders;  // none when the model came from memory without one
 };
 
-/// `content`, if given, takes the file's bytes. Errors: kIo if the file cannot be read, kInvalidModel if its content is
-/// no ONNX model.
-ModelFile load_model(const std::string& path, std::string* content = nullptr, bool litert_reference = false);
-/// The same for bytes in memory; `directory` "" refuses external data.
+/// `directory`: where the external data of a source without a path lies; "" refuses it. Errors: kInvalidModel if the
+/// content is no ONNX model.
+ModelFile load_model(const ModelSource& source, const std::string& directory = "", bool litert_reference = false);
+/// The same for bytes that somebody else keeps.
 ModelFile parse_model(std::string_view bytes, const std::string& directory, bool litert_reference = false);
 
 /// An entry of the model's metadata; empty where there is none, and where the bytes are no ONNX model. The rest of the

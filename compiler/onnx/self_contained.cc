@@ -54,9 +54,9 @@ class Embedding {
 
 }  // namespace
 
-std::string self_contained(const std::string& path) {
-  std::string bytes;
-  ModelFile file = load_model(path, &bytes);
+std::string self_contained(const ModelSource& source) {
+  const std::string& path = source.path();
+  ModelFile file = load_model(source);
   Embedding embedding(file.folders);
   try {
     embedding.graph(*file.proto->mutable_graph());
@@ -65,7 +65,7 @@ std::string self_contained(const std::string& path) {
   } catch (const Error& error) {
     throw Error(error.code(), "'" + path + "': " + error.what());
   }
-  if (embedding.count() == 0) return bytes;
+  if (embedding.count() == 0) return source.bytes();
   if (file.proto->ByteSizeLong() > static_cast<size_t>(INT32_MAX)) {
     throw Error(ErrorCode::kUnsupported, "'" + path + "' exceeds 2 GiB with its external data, the limit of protobuf");
   }

@@ -4,10 +4,12 @@
 
 #include <string>
 
+#include "compiler/onnx/model_source.h"
+
 namespace tessera::onnx {
 
 /// The bytes of an ONNX file with its external data inside. A file without any comes as it is. Errors: those of
 /// load_model and of external data; kUnsupported where the whole exceeds 2 GiB, the limit of protobuf.
-std::string self_contained(const std::string& path);
+std::string self_contained(const ModelSource& source);
 
 }  // namespace tessera::onnx

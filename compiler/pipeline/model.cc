@@ -219,7 +219,7 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
-std::string self_contained(const std::string& path) { return onnx::self_contained(path); }
+std::string self_contained(const ModelSource& source) { return onnx::self_contained(source); }
 
 std::string as_onnx(std::string_view bytes) {
   return litert::is_litert(bytes) ? litert::to_onnx(bytes)->SerializePartialAsString() : std::string(bytes);
@@ -235,27 +235,24 @@ std::string surroundings() {
 
 std::string metadata(std::string_view bytes, const std::string& key) { return onnx::metadata_of(bytes, key); }
 
-Model Model::from_file(const std::string& path, const ImportOptions& options) {
+Model Model::from_source(const ModelSource& source, const ImportOptions& options) {
   auto state = std::make_unique<State>();
   state->given = to_import(options);
-  state->module = onnx::import_onnx_file(state->context, path, state->given);
+  state->module = onnx::import_onnx(state->context, source, state->given);
   state->read_ports();
-  state->import = [path](mlir::MLIRContext& context, const onnx::ImportOptions& to) {
-    return onnx::import_onnx_file(context, path, to);
-  };
+  if (state->is_dynamic())
+    state->import = [source](mlir::MLIRContext& context, const onnx::ImportOptions& to) {
+      return onnx::import_onnx(context, source, to);
+    };
   return Model(std::move(state));
 }
 
+Model Model::from_file(const std::string& path, const ImportOptions& options) {
+  return from_source(ModelSource::from_file(path), options);
+}
+
 Model Model::from_bytes(std::string_view bytes, const ImportOptions& options) {
-  auto state = std::make_unique<State>();
-  state->given = to_import(options);
-  state->module = onnx::import_onnx_bytes(state->context, bytes, state->given);
-  state->read_ports();
-  if (state->is_dynamic())
-    state->import = [copy = std::string(bytes)](mlir::MLIRContext& context, const onnx::ImportOptions& to) {
-      return onnx::import_onnx_bytes(context, copy, to);
-    };
-  return Model(std::move(state));
+  return from_source(ModelSource::from_bytes(std::string(bytes)), options);
 }
 
 const std::vector<Port>& Model::inputs() const { return state_->inputs; }

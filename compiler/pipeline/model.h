@@ -16,6 +16,7 @@
 #include "compiler/npu/bound.h"
 #include "compiler/npu/graph.h"
 #include "compiler/onnx/external_data.h"
+#include "compiler/onnx/model_source.h"
 #include "compiler/pipeline/options.h"
 #include "isa/config.h"
 #include "isa/program/artifact.h"
@@ -39,6 +40,8 @@ struct Port {
   program::MapKeys keys;  // of an output that is a sequence of maps: one for each column of its matrix
 };
 
+using onnx::ModelSource;
+
 struct ImportOptions {
   std::map<std::string, ops::Shape> shapes;      // of inputs by name: fixes dynamic dimensions
   std::map<std::string, int64_t> dims;           // of symbolic dimensions by name
@@ -51,7 +54,7 @@ struct ImportOptions {
 
 /// The bytes of an ONNX file with its external data inside, as from_bytes() takes them anywhere. Errors: as from_file;
 /// kUnsupported beyond 2 GiB.
-std::string self_contained(const std::string& path);
+std::string self_contained(const ModelSource& source);
 
 /// An ONNX model in the place of a LiteRT one; any other content as it is. Errors: as from_bytes.
 std::string as_onnx(std::string_view bytes);
@@ -66,6 +69,7 @@ std::string surroundings();
 class Model {
  public:
   /// Errors: kIo, kInvalidModel, kUnsupported, kInvalidArgument (an override the model has no use for).
+  static Model from_source(const ModelSource& source, const ImportOptions& options = {});
   static Model from_file(const std::string& path, const ImportOptions& options = {});
   static Model from_bytes(std::string_view bytes, const ImportOptions& options = {});
   ~Model();

@@ -105,3 +105,29 @@ def test_off(cache, tmp_path, monkeypatch):
     assert not cache.files() and len(list((tmp_path / "own").iterdir())) == 2
     tessera.Session(str(path), config="npu64", shapes={"x": [2, 4]})
     assert len(cache.files()) == 2
+
+
+@pytest.mark.parametrize("device", ["fsim", "reference"])
+def test_a_session_stays_with_the_file_that_it_opened(cache, tmp_path, device):
+    path = tmp_path / "m.onnx"
+    save(path, 2)
+    session = tessera.Session(str(path), device=device, config="npu64", cache=str(cache.folder))
+    save(path, 3)
+    for rows in (1, 5):
+        x = np.ones((rows, 4), np.float32)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.full((rows, 300), 8, np.float32))
+        np.testing.assert_array_equal(
+            cache.run(path, rows), 3 * np.repeat(np.arange(4 * rows).reshape(rows, 4).sum(1), 300).reshape(rows, 300)
+        )
+
+
+def test_weights_that_change_in_their_file_are_refused(cache, tmp_path):
+    path = tmp_path / "m.onnx"
+    save(path, 2, external=True)
+    session = tessera.Session(str(path), config="npu64", cache=str(cache.folder))
+    session.run(None, {"x": np.ones((1, 4), np.float32)})
+    (tmp_path / "w.bin").unlink()
+    save(path, 3, external=True)
+    with pytest.raises(RuntimeError, match="'w.bin' has changed since the model was opened; open the model again"):
+        session.run(None, {"x": np.ones((2, 4), np.float32)})
+    np.testing.assert_array_equal(cache.run(path, 1), 3 * np.arange(4).sum() * np.ones((1, 300)))

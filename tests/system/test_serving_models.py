@@ -336,9 +336,6 @@ def test_a_model_is_replaced_without_a_lost_request(tmp_path, control):
                 if control == "explicit":
                     client.load_model("adds")
                 serving.eventually(lambda wanted=number: set(asking.latest()) == {wanted}, 20)
-                # A poll between the two files of put() opens the old model, and the next poll the new one: until then
-                # shapes that come anew are compiled from the new file already.
-                time.sleep(0.5)
             # What cannot be loaded leaves the old one where it is.
             serving.put(tmp_path, "adds", b"nonsense", 4)
             if control == "explicit":
