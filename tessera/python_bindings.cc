@@ -20,6 +20,7 @@
 #include "tessera/judges.h"
 #include "tessera/message.h"
 #include "tessera/page.h"
+#include "tessera/python_tile.h"
 #include "tessera/python_tuning.h"
 #include "tessera/search_behind.h"
 #include "tessera/session.h"
@@ -394,6 +395,7 @@ PYBIND11_MODULE(_tessera, m) {
   });
   // The process behind the workers of `tessera serve`; ends with the other end of the socket.
   m.def("run_workers", &driver::run_workers, py::call_guard<py::gil_scoped_release>(), py::arg("descriptor"));
+  bind_tile(m);
   bind_tuning(m);
   m.def("compile_options", [] {
     py::list rows;

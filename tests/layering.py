@@ -27,6 +27,7 @@ COMPILER = {
     "text": set(),
     "schedule": {"text"},
     "emit": set(),
+    "tile": {"emit"},
     "npu": {"schedule", "emit", "text"},
     "graph": {"npu", "schedule", "text"},
     "nn": set(),

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels: a Python function of a builder and tensors in DRAM. It is traced for shapes and a machine, checked byte by
+byte, and becomes an artifact that every device runs."""
+
+import dataclasses
+import functools
+import inspect
+import os
+
+import numpy as np
+
+import tessera
+from tessera import _tessera
+
+from . import errors
+from .builder import Builder, Output
+from .interpreter import Interpreter, Memory
+from .machine import machine as machine_of
+from .tensors import ARENA, CONSTANTS
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """A tensor that a kernel takes: dtype "int8", "uint8" or "int32", its shape, and the byte that fills its rows."""
+
+    dtype: str
+    shape: tuple
+    fill: int = 0
+
+
+def spec_of(value):
+    if isinstance(value, Spec):
+        return value
+    value = np.asarray(value)
+    return Spec(value.dtype.name, value.shape)
+
+
+class Kernel:
+    """What @kernel makes of a function. Positional parameters behind the builder are tensors in DRAM, keyword-only ones
+    are numbers such as sizes of tiles. The function returns what output() gave it.
+
+    kernel(x, y, config="npu256", rows=8) runs it on arrays and returns arrays; build() gives the program."""
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+        self.function = function
+        parameters = list(inspect.signature(function).parameters.values())
+        kinds = [one.kind for one in parameters]
+        if not parameters or any(
+            kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for kind in kinds
+        ):
+            raise errors.KernelError(
+                f"kernel '{function.__name__}': its parameters are a builder, tensors and keywords"
+            )
+        self.inputs = [one.name for one in parameters[1:] if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        self.parameters = {one.name: one.default for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+        self.meaning = None
+        self._kept = {}
+
+    def reference(self, function):
+        """Decorator of the NumPy function that says what the kernel computes, of arrays and the same keywords."""
+        self.meaning = function
+        return function
+
+    def build(self, *tensors, config="npu256", **parameters):
+        """The Program for tensors of these shapes: arrays or Specs. Errors: KernelError."""
+        name = self.function.__name__
+        if len(tensors) != len(self.inputs):
+            raise errors.KernelError(f"kernel '{name}' takes {', '.join(self.inputs)}; {len(tensors)} are given")
+        unknown = set(parameters) - set(self.parameters)
+        if unknown:
+            raise errors.KernelError(f"kernel '{name}' has no parameter '{min(unknown)}'")
+        builder = Builder(machine_of(config))
+        specs = [spec_of(one) for one in tensors]
+        given = [
+            builder._place(label, spec.dtype, spec.shape, spec.fill)
+            for label, spec in zip(self.inputs, specs, strict=True)
+        ]
+        found = self.function(builder, *given, **parameters)
+        outputs = list(found) if isinstance(found, list | tuple) else [found]
+        if not outputs or not all(isinstance(one, Output) for one in outputs):
+            raise errors.KernelError(f"kernel '{name}' returns what output() gave it, one tensor or several")
+        program = Program(name, builder, given, outputs)
+        program.check()
+        return program
+
+    def __call__(self, *arrays, config="npu256", device="fsim", **parameters):
+        arrays = [np.asarray(one) for one in arrays]
+        key = (config, device, tuple(spec_of(one) for one in arrays), tuple(sorted(parameters.items())))
+        if key not in self._kept:
+            self._kept[key] = self.build(*arrays, config=config, **parameters).session(device)
+        results = self._kept[key].run(None, dict(zip(self.inputs, arrays, strict=True)))
+        return results[0] if len(results) == 1 else results
+
+
+def kernel(function):
+    """Decorator: a function of a builder and tensors becomes a Kernel."""
+    return Kernel(function)
+
+
+class Program:
+    """A kernel for one machine and shapes. statements: in order; inputs and outputs: Tensors of DRAM."""
+
+    def __init__(self, name, builder, inputs, outputs):
+        self.name, self.machine = name, builder.machine
+        self.statements, self.inputs, self.outputs = builder.statements, inputs, outputs
+        self._constants, self._arena = bytes(builder.constants), builder.arena
+        self._artifact = None
+
+    @property
+    def artifact(self):
+        """The bytes of a .tsr file."""
+        if self._artifact is None:
+            self._artifact = self._link()
+        return self._artifact
+
+    def save(self, path):
+        with open(path, "wb") as file:
+            file.write(self.artifact)
+
+    def session(self, device="fsim", **options):
+        """A tessera.Session of it; options are those of the session, such as check_races=True and poison=1."""
+        return tessera.Session(self.artifact, device=device, **options)
+
+    def listing(self):
+        """Its instructions as assembly under the lines that they come from."""
+        return "\n".join(
+            f"# {one.where} {one.what}\n" + "\n".join(instruction.assembly() for instruction in one.instructions)
+            for one in self.statements
+        )
+
+    def _link(self):
+        lines, numbers, rows = [], {}, []
+        for one in self.statements:
+            if (one.file, one.line) not in numbers:
+                numbers[one.file, one.line] = len(lines)
+                lines.append([one.where, one.what])
+            number = numbers[one.file, one.line]
+            if one.what not in lines[number][1].split(" + "):
+                lines[number][1] += f" + {one.what}"
+            rows.append((number, "\n".join(instruction.assembly() for instruction in one.instructions)))
+        self._tell_apart(lines, list(numbers))
+        argument = lambda t: (t.name, t.dtype.name, list(t.shape), t.padded, t.fill, t.offset)
+        try:
+            return _tessera.link_kernel(
+                self.name,
+                self.machine.toml,
+                [tuple(line) for line in lines],
+                rows,
+                [argument(tensor) for tensor in self.inputs],
+                [argument(tensor) for tensor in self.outputs],
+                self._constants,
+                max(self._arena, 64),
+            )
+        except tessera.Error as error:
+            raise errors.KernelError(str(error)) from None
+
+    @staticmethod
+    def _tell_apart(lines, places):
+        """Files of the same name in several folders."""
+        seen = {}
+        for row, (file, _) in zip(lines, places, strict=True):
+            if seen.setdefault(row[0], file) != file:
+                row[0] = os.path.join(os.path.basename(os.path.dirname(file)), row[0])
+
+    # --- its meaning
+
+    def _interpreter(self, arrays):
+        dram = {CONSTANTS: Memory(len(self._constants)), ARENA: Memory(max(self._arena, 64))}
+        dram[CONSTANTS].bytes[:] = np.frombuffer(self._constants, np.uint8)
+        dram[CONSTANTS].written[:] = True
+        for tensor, array in zip(self.inputs, arrays, strict=True):
+            rows = np.full((array.size // array.shape[-1], tensor.padded), 0, tensor.dtype)
+            rows.view(np.uint8)[...] = tensor.fill
+            rows[:, : array.shape[-1]] = array.reshape(rows.shape[0], -1)
+            span = slice(tensor.offset, tensor.offset + tensor.bytes)
+            dram[ARENA].bytes[span] = rows.view(np.uint8).ravel()
+            dram[ARENA].written[span] = True
+        return Interpreter(self.machine, dram)
+
+    def _results(self, interpreter):
+        found = []
+        for tensor in self.outputs:
+            memory = interpreter.dram[ARENA]
+            span = slice(tensor.offset, tensor.offset + tensor.bytes)
+            shape = (-1, tensor.padded)
+            written = memory.written[span].reshape(-1, tensor.padded, tensor.dtype.itemsize)[:, : tensor.shape[-1]]
+            if not written.all():
+                missing = int((~written).any(-1).sum())
+                raise errors.KernelError(
+                    f"kernel '{self.name}': {missing:,} elements of '{tensor.name}' are never stored"
+                )
+            rows = memory.bytes[span].view(tensor.dtype).reshape(shape)[:, : tensor.shape[-1]]
+            found.append(rows.reshape(tensor.shape).copy())
+        return found
+
+    def check(self):
+        """Refuses what reads bytes that nothing has written, and outputs of which a part is never stored. Addresses do
+        not depend on data, so that one run of the interpreter is a proof."""
+        self.interpret(*(np.zeros(tensor.shape, tensor.dtype) for tensor in self.inputs))
+
+    def interpret(self, *arrays, step=None):
+        """What the manual says that the program computes, in NumPy: the outputs as a list. step(statement, interpreter)
+        is called behind each statement; interpreter.tile(t) gives what stands in a tile."""
+        interpreter = self._interpreter([np.asarray(one) for one in arrays])
+        for statement in self.statements:
+            interpreter.step(statement)
+            if step is not None:
+                step(statement, interpreter)
+        return self._results(interpreter)

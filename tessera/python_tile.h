@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace tessera {
+
+/// Adds what tessera.tile calls to the module.
+void bind_tile(pybind11::module_& m);
+
+}  // namespace tessera
