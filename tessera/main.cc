@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, app, quantize, explore, tune, serve, report, schedule, asm, disasm, info,
-// keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file, the
-// cause and the way out; the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, app, quantize, explore, tune, kernel, serve, report, schedule, asm, disasm,
+// info, keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file,
+// the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <cstdio>
 #include <iostream>
 #include <new>
@@ -25,11 +25,9 @@ namespace {
 using namespace tessera;
 
 // Commands that are modules of the Python package.
-constexpr std::pair<std::string_view, const char*> kInPython[] = {{"quantize", "tessera.quantization"},
-                                                                  {"app", "tessera.app"},
-                                                                  {"explore", "tessera.exploration"},
-                                                                  {"tune", "tessera.tuning"},
-                                                                  {"serve", "tessera.serving"}};
+constexpr std::pair<std::string_view, const char*> kInPython[] = {
+    {"quantize", "tessera.quantization"}, {"app", "tessera.app"},     {"explore", "tessera.exploration"},
+    {"kernel", "tessera.tile"},           {"tune", "tessera.tuning"}, {"serve", "tessera.serving"}};
 
 /// The report of a bug keeps its lines.
 std::string shown(const Error& error) {
@@ -49,6 +47,7 @@ const char* example_of(const std::string& command) {
       {"quantize", "tessera quantize model.onnx --calibrate images.npz -o model_int8.onnx"},
       {"app", "tessera app --device sysc -- python program.py"},
       {"explore", "tessera explore space.toml --network model_int8.onnx -o front.json"},
+      {"kernel", "tessera kernel check examples/kernels/matmul.py"},
       {"tune", "tessera tune model_int8.onnx --config npu256 --trials 100 --db tuned.db"},
       {"serve", "tessera serve --device sysc --listen 127.0.0.1:9190"},
       {"report", "tessera report model.onnx --config npu64"},
@@ -162,6 +161,10 @@ int tessera::run_command_line(int argc, char** argv) {
   app.add_subcommand("tune",
                      "schedules of a model, found by measuring, into a database for --tuned; tune --help lists its "
                      "options")
+      ->prefix_command();
+
+  app.add_subcommand(
+         "kernel", "operators that a Python file writes in tiles: run, check, profile; kernel --help lists its options")
       ->prefix_command();
 
   app.add_subcommand("serve", "devices and models for clients across the network; serve --help lists its options")

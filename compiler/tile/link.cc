@@ -2,6 +2,7 @@
 #include "compiler/tile/link.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -98,6 +99,18 @@ class Linker {
     }
   }
 
+  /// By what they are for, as kStreamNames has it: what is loaded to OUT or ACC meets what is computed.
+  static void count_bytes(const isa::Effects& effects, program::Layer& layer) {
+    layer.stream_bytes.resize(program::kStreamNames.size());
+    constexpr std::array<size_t, isa::kSpaces> kOf = {0, 1, 3, 3, 2, 2};  // by Space
+    for (const isa::Operand& operand : effects.operands)
+      if (!operand.dram && operand.write && effects.dram_read_bytes > 0)
+        layer.stream_bytes[kOf.at(static_cast<size_t>(operand.space))] +=
+            static_cast<uint64_t>(effects.dram_read_bytes);
+    layer.stream_bytes[4] += static_cast<uint64_t>(effects.dram_write_bytes);
+    layer.stream_bytes[5] += isa::kInstructionBytes;
+  }
+
   program::NpuProgram npu_program() const {
     const size_t count = kernel_.lines.size();
     const emit::Prediction predicted = emit::predict(instructions_, tags_, count, kernel_.config);
@@ -119,6 +132,7 @@ class Linker {
       if (tags_[i] >= count) continue;
       const isa::Effects effects = isa::effects(instructions_[i], kernel_.config);
       out.layers[tags_[i]].macs += static_cast<uint64_t>(effects.macs);
+      count_bytes(effects, out.layers[tags_[i]]);
       out.layers[tags_[i]].dram_read_bytes += static_cast<uint64_t>(effects.dram_read_bytes);
       out.layers[tags_[i]].dram_write_bytes += static_cast<uint64_t>(effects.dram_write_bytes);
     }

@@ -7,13 +7,21 @@ products and the vector unit, and stores. Waits and signals are not written: the
     from tessera import tile
 
     @tile.kernel
-    def add(k, x, y):
-        z = k.output("int8", x.shape)
-        a, b = k.out(*x.shape), ...
+    def matmul(k, a, b):
+        y = k.output("int8", (a.shape[0], b.shape[0]))
+        x, w = k.inp(*a.shape), k.wgt(*b.shape)
+        k.load(x, a)
+        k.load(w, b)
+        s, o = k.acc(*y.shape), k.out(*y.shape)
+        k.dot(s, x, w)
+        k.convert(o, s, k.param(0, 0.01))
+        k.store(y, o)
+        return y
 """
 
 from .builder import Builder
-from .errors import KernelError
+from .checking import Outcome, check
+from .errors import DoesNotFit, KernelError
 from .kernel import Kernel, Program, Spec, kernel
 
-__all__ = ["Builder", "Kernel", "KernelError", "Program", "Spec", "kernel"]
+__all__ = ["Builder", "DoesNotFit", "Kernel", "KernelError", "Outcome", "Program", "Spec", "check", "kernel"]

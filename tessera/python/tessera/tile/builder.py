@@ -119,9 +119,10 @@ class Builder:
         first = self._used[space]
         if first + count > depth:
             entry = self.machine.entry_bytes(space)
-            refuse(
-                f"{space.upper()} has {depth * entry:,} bytes on {self.machine.name}; {first * entry:,} are used and "
-                f"{count * entry:,} more are wanted, {(first + count - depth) * entry:,} too many"
+            more = (first + count - depth) * entry
+            raise errors.DoesNotFit(
+                f"{errors.place()}: {space.upper()} has {depth * entry:,} bytes on {self.machine.name}; "
+                f"{first * entry:,} are used and {count * entry:,} more are wanted, {more:,} too many"
             )
         self._used[space] += count
         tile = Tile(space, tuple(shape), tuple(dims), first, type_of(dtype), lanes, errors.place(), zero)
@@ -166,13 +167,16 @@ class Builder:
 
     def param(self, bias, scale):
         """Bias (int32) and scale (fp32) of each channel, which convert() takes. A scalar serves all channels."""
-        bias, scale = np.broadcast_arrays(np.atleast_1d(bias), np.atleast_1d(np.asarray(scale, np.float32)))
+        bias, scale = self._by_channel(bias, np.asarray(scale, np.float32))
         if not np.array_equal(bias, bias.astype(np.int32)):
             refuse("a bias is an int32")
-        return self._param(
-            bias.astype(np.int32),
-            scale.view(np.int32) if scale.flags.c_contiguous else np.ascontiguousarray(scale).view(np.int32),
-        )
+        return self._param(bias.astype(np.int32), scale.view(np.int32))
+
+    def _by_channel(self, *values):
+        """Arrays of one element a channel; scalars alone fill a block."""
+        values = np.broadcast_arrays(*(np.atleast_1d(one) for one in values))
+        repeats = self.machine.block_out if values[0].size == 1 else 1
+        return [np.repeat(one, repeats) for one in values]
 
     def _param(self, first, second):
         """Two words for each lane."""
@@ -471,7 +475,7 @@ class Builder:
     def factors(self, addend, factor):
         """Addend (int32) and factor (18 bits) of each channel, which normalise() takes: the result is (X * factor +
         addend * 2^8) / 2^28, rounded half to even."""
-        addend, factor = np.broadcast_arrays(np.atleast_1d(addend), np.atleast_1d(factor))
+        addend, factor = self._by_channel(addend, factor)
         if np.abs(factor).max() >= 2**17:
             refuse("a factor has 18 bits")
         return self._param(addend.astype(np.int32), factor.astype(np.int32))

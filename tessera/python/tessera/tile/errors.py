@@ -13,6 +13,10 @@ class KernelError(tessera.Error):
     """A statement that the machine cannot carry out. The message begins with the file and the line of the statement."""
 
 
+class DoesNotFit(KernelError):
+    """A scratchpad of this machine is too small for the tiles of a kernel; another one may do."""
+
+
 def caller():
     """("file.py", line) of the innermost frame outside of this package."""
     frame = sys._getframe(1)

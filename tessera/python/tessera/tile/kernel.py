@@ -55,11 +55,18 @@ class Kernel:
         self.inputs = [one.name for one in parameters[1:] if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
         self.parameters = {one.name: one.default for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
         self.meaning = None
+        self.draw = None
         self._kept = {}
 
     def reference(self, function):
         """Decorator of the NumPy function that says what the kernel computes, of arrays and the same keywords."""
         self.meaning = function
+        return function
+
+    def cases(self, function):
+        """Decorator of draw(rng), which gives the tensors of a random case, Specs or arrays, and behind them a dict of
+        keywords where there are any. check() and the command take it."""
+        self.draw = function
         return function
 
     def build(self, *tensors, config="npu256", **parameters):

@@ -88,7 +88,9 @@ def pieces_of(box, view, machine):
         if any(loop.extent < 1 for loop in loops):
             yield Piece([], 0, 0, 0)
         else:
-            yield merged(loops + inner, tile.dtype.itemsize, dram, scratchpad)
+            # In the order of DRAM, so that runs that follow each other are requested together.
+            loops = sorted(loops + inner, key=lambda loop: -abs(loop.dram))
+            yield merged(loops, tile.dtype.itemsize, dram, scratchpad)
 
 
 def reaches_end(view):

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention in one kernel: scores, softmax and values band by band in the scratchpads, so that no score goes to DRAM.
+
+Values are weights of the second product, which have their positions along the lanes: the kernel takes them transposed,
+as the product that makes them can store them. Probabilities of `lag` bands wait in INP, so that the vector unit works
+on rows of the first bands while the first head's values come. Each head's keys and values come while the head before is
+computed."""
+
+import numpy as np
+
+from tessera import tile
+
+
+def exponentials(step, size=1.0):
+    """exp(-step * d) * size for differences d of two scores."""
+    return (np.exp(-step * np.arange(256)) * size).astype(np.float32)
+
+
+@tile.kernel
+def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6):
+    """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the probability
+    exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
+    heads, n, d = query.shape
+    m = key.shape[1]
+    rows = min(rows, n)
+    bands = [(head, begin) for head in range(heads) for begin in range(0, n, rows)]
+    per_head = len(bands) // heads
+    lag = min(lag, len(bands) - 1)
+    result = k.output("int8", query.shape)
+    keys, values = [k.wgt(m, d) for _ in range(2)], [k.wgt(d, m) for _ in range(2)]
+    queries, sums = [k.inp(rows, d) for _ in range(2)], [k.acc(rows, m) for _ in range(2)]
+    scores, scalars = [k.out(rows, m) for _ in range(2)], [k.acc(rows, 1) for _ in range(2)]
+    chances = [k.inp(rows, m, dtype="uint8") for _ in range(lag + 1)]
+    mixed, results = [k.acc(rows, d) for _ in range(2)], [k.out(rows, d) for _ in range(2)]
+
+    def count(number):
+        return min(rows, n - bands[number][1])
+
+    def load_keys(head):
+        if head < heads:
+            k.load(keys[head % 2], key[head])
+
+    def load_values(head, begin, end):
+        """Of a head the blocks of positions from `begin` to `end`, one entry of weights each."""
+        if head < heads and begin < end:
+            lanes = k.machine.block_in
+            k.load(values[head % 2][:, begin:end], value[head, :, begin * lanes : min(m, end * lanes)])
+
+    def score(number):
+        head, begin = bands[number]
+        x, s, w = queries[number % 2], sums[number % 2], keys[head % 2]
+        k.load(x[: count(number)], query[head, begin : begin + count(number)])
+        i, j, c = k.axes(count(number), s.blocks, x.blocks)
+        k.dot(s[i, j], x[i, c], w[j, c], over=[c])
+
+    def normalise(number):
+        s, x, z, p = sums[number % 2], scores[number % 2], scalars[number % 2], chances[number % (lag + 1)]
+        i, j = k.axes(count(number), s.blocks)
+        k.convert(x[i, j], s[i, j], to_score[0])
+        k.row_max(z[i, 0], x[i, j], [j], m)
+        k.row_sum_exp(z[i, 0], x[i, j], [j], m, sum_numbers)
+        k.softmax(p[i, j], x[i, j], z[i, 0], [j], numbers)
+
+    def mix(number):
+        a, p, w = mixed[number % 2], chances[number % (lag + 1)], values[bands[number][0] % 2]
+        i, b, c = k.axes(count(number), a.blocks, p.blocks)
+        k.dot(a[i, b], p[i, c], w[b, c], over=[c])
+
+    def finish(number):
+        head, begin = bands[number]
+        a, o = mixed[number % 2], results[number % 2]
+        i, b = k.axes(count(number), o.blocks)
+        k.convert(o[i, b], a[i, b], to_result[0])
+        k.store(result[head, begin : begin + count(number)], o[: count(number)])
+
+    # What a band needs is issued in front of the vector unit's work on the band before.
+    load_keys(0)
+    score(0)
+    to_score, to_result = k.param(0, scale), k.param(0, out_scale)
+    sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
+    blocks = values[0].blocks
+    for number in range(len(bands) + lag):
+        head, place = divmod(number, per_head)
+        if number + 1 < len(bands):
+            score(number + 1)
+        if number == 0:
+            load_values(0, 0, blocks)
+        if place == min(1, per_head - 1):
+            load_keys(head + 1)
+        if number >= lag:
+            mix(number - lag)
+        if number < len(bands):
+            normalise(number)
+        if number >= lag:
+            finish(number - lag)
+            head, place = divmod(number - lag, per_head)
+            load_values(head + 1, place * blocks // per_head, (place + 1) * blocks // per_head)
+    return result
+
+
+@attention.reference
+def _(query, key, value, *, scale=0.002, step=0.05, out_scale=0.01):
+    products = np.einsum("hid,hjd->hij", query.astype(np.int64), key.astype(np.int64))
+    scores = np.clip(np.rint(products.astype(np.float32) * np.float32(scale)), -128, 127).astype(int)
+    below = scores.max(-1, keepdims=True) - scores
+    total = np.zeros(scores.shape[:2], np.float32)
+    for position in range(scores.shape[2]):  # in the machine's order, as each sum is rounded
+        total = total + exponentials(step)[below[:, :, position]]
+    chances = np.minimum(np.rint(exponentials(step, 255)[below] / total[..., None]), 255).astype(np.int64)
+    mixed = np.einsum("hij,hdj->hid", chances, value.astype(np.int64))
+    return np.clip(np.rint(mixed.astype(np.float32) * np.float32(out_scale)), -128, 127).astype(np.int8)
+
+
+@attention.cases
+def _(rng):
+    heads, n, m, d = (int(v) for v in rng.integers((1, 1, 1, 1), (4, 50, 70, 40)))
+    shapes = (heads, n, d), (heads, m, d), (heads, d, m)
+    return *(tile.Spec("int8", shape) for shape in shapes), {"rows": int(rng.integers(1, 20)), "lag": int(rng.integers(0, 4))}

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of `tessera kernel`."""
+
+import argparse
+import importlib.util
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+import tessera
+
+from .checking import array_of, check
+from .errors import KernelError
+from .kernel import Kernel
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(
+        prog="tessera kernel",
+        description="Kernels that a Python file has (tessera.tile): run one on a random case, check it against its "
+        "reference, or show where its cycles go, line by line.",
+        epilog="Example: tessera kernel profile examples/kernels/attention.py --config npu256t",
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="run | check | profile | listing")
+    for name, text in (
+        ("run", "one case, its outputs to a file"),
+        ("check", "random cases on all devices"),
+        ("profile", "cycles by line of the source"),
+        ("listing", "the instructions by line of the source"),
+    ):
+        one = actions.add_parser(name, help=text, description=text)
+        one.add_argument("file", help="FILE.py, or FILE.py:KERNEL where it has several")
+        one.add_argument("--config", default="npu256", help="machine: a name or a .toml file (npu256)")
+        one.add_argument("--seed", type=int, default=0, help="of the random cases (0)")
+        if name == "check":
+            one.add_argument("--cases", type=int, default=100, help="random cases (100)")
+        if name in ("run", "profile"):
+            one.add_argument("--device", default="sysc", help="where it runs (sysc)")
+        if name == "run":
+            one.add_argument("--output", help="file for the outputs (.npz)")
+        if name == "profile":
+            one.add_argument("--json", action="store_true", help="the statistics as JSON")
+            one.add_argument("--html", help="page of the report to write")
+    return parser.parse_args(words)
+
+
+def kernels_of(text):
+    """The kernels of FILE.py, or the one that FILE.py:NAME names. Errors: KernelError."""
+    path, _, name = text.partition(":") if ".py:" in text else (text, "", "")
+    file = pathlib.Path(path)
+    if not file.is_file():
+        raise KernelError(f"{path}: there is no such file")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise KernelError(f"{path}: {type(error).__name__}: {error}") from None
+    finally:
+        sys.path.pop(0)
+    found = {key: one for key, one in vars(module).items() if isinstance(one, Kernel)}
+    if name and name not in found:
+        raise KernelError(f"{path} has no kernel '{name}'; it has {', '.join(found) or 'none'}")
+    if not found:
+        raise KernelError(f"{path} has no kernel; @tile.kernel makes one of a function")
+    return [found[name]] if name else list(found.values())
+
+
+def case_of(kernel, given):
+    if kernel.draw is None:
+        raise KernelError(f"kernel '{kernel.__name__}' has no cases; decorate a function with @{kernel.__name__}.cases")
+    rng = np.random.default_rng([given.seed, 0])
+    drawn = kernel.draw(rng)
+    drawn = list(drawn) if isinstance(drawn, list | tuple) else [drawn]
+    parameters = drawn.pop() if isinstance(drawn[-1], dict) else {}
+    return kernel.build(*drawn, config=given.config, **parameters), [array_of(one, rng) for one in drawn]
+
+
+def table(stats):
+    """A line for each line of the source: cycles, what they were for, bytes of DRAM."""
+    heads = ("line", "what", "cycles", "compute", "vector", "load", "store", "waits", "DRAM bytes")
+    rows = [heads]
+    for layer in stats["layers"]:
+        columns = ("cycles", "cycles_compute", "cycles_alu", "cycles_load", "cycles_store", "cycles_sync")
+        moved = layer["dram_read_bytes"] + layer["dram_write_bytes"]
+        rows.append((layer["name"], layer["op"], *(f"{layer[one]:,}" for one in columns), f"{moved:,}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    lines = []
+    for row in rows:
+        left = [f"{word:<{width}}" for word, width in zip(row[:2], widths[:2], strict=True)]
+        right = [f"{word:>{width}}" for word, width in zip(row[2:], widths[2:], strict=True)]
+        lines.append("  ".join(left + right).rstrip())
+    return "\n".join(lines)
+
+
+def run(kernel, given):
+    program, arrays = case_of(kernel, given)
+    session = program.session(given.device)
+    found = session.run(None, dict(zip(kernel.inputs, arrays, strict=True)))
+    cycles = session.stats()["cycles"]
+    shown = ", ".join(f"{t.name} {t.dtype.name}{list(t.shape)}" for t in program.outputs)
+    print(f"{kernel.__name__}: {shown}" + (f", {cycles:,} cycles" if cycles is not None else ""))
+    if given.output:
+        np.savez(given.output, **{t.name: one for t, one in zip(program.outputs, found, strict=True)})
+
+
+def profile(kernel, given):
+    program, arrays = case_of(kernel, given)
+    session = program.session(given.device)
+    session.run(None, dict(zip(kernel.inputs, arrays, strict=True)))
+    stats = session.stats()
+    if stats["cycles"] is None:
+        raise KernelError(f"device {given.device} has no time; profile on sysc or rtl")
+    if given.html:
+        pathlib.Path(given.html).write_text(session.report_html(), encoding="utf-8")
+    if given.json:
+        print(json.dumps(stats))
+        return
+    print(f"{kernel.__name__} on {given.config}: {stats['cycles']:,} cycles, bound {stats['roofline_cycles']:,}")
+    print(table(stats))
+
+
+def main(words=None):
+    given = arguments(words)
+    try:
+        for kernel in kernels_of(given.file):
+            if given.action == "run":
+                run(kernel, given)
+            elif given.action == "check":
+                print(f"{kernel.__name__}: {check(kernel, cases=given.cases, config=given.config, seed=given.seed)}")
+            elif given.action == "profile":
+                profile(kernel, given)
+            else:
+                print(case_of(kernel, given)[0].listing())
+    except (tessera.Error, OSError) as error:
+        print(f"tessera: {error}", file=sys.stderr)
+        return 1
+    return 0
