@@ -18,27 +18,29 @@ def exponentials(step, size=1.0):
 
 @tile.kernel
 def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6):
-    """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the probability
-    exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
+    """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
+    probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
     heads, n, d = query.shape
     m = key.shape[1]
     rows = min(rows, n)
     bands = [(head, begin) for head in range(heads) for begin in range(0, n, rows)]
     per_head = len(bands) // heads
-    lag = min(lag, len(bands) - 1)
+    lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)
     keys, values = [k.wgt(m, d) for _ in range(2)], [k.wgt(d, m) for _ in range(2)]
     queries, sums = [k.inp(rows, d) for _ in range(2)], [k.acc(rows, m) for _ in range(2)]
     scores, scalars = [k.out(rows, m) for _ in range(2)], [k.acc(rows, 1) for _ in range(2)]
     chances = [k.inp(rows, m, dtype="uint8") for _ in range(lag + 1)]
+    loaded = set()  # heads whose keys are there
     mixed, results = [k.acc(rows, d) for _ in range(2)], [k.out(rows, d) for _ in range(2)]
 
     def count(number):
         return min(rows, n - bands[number][1])
 
     def load_keys(head):
-        if head < heads:
+        if head < heads and head not in loaded:
             k.load(keys[head % 2], key[head])
+            loaded.add(head)
 
     def load_values(head, begin, end):
         """Of a head the blocks of positions from `begin` to `end`, one entry of weights each."""
@@ -48,6 +50,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
 
     def score(number):
         head, begin = bands[number]
+        load_keys(head)
         x, s, w = queries[number % 2], sums[number % 2], keys[head % 2]
         k.load(x[: count(number)], query[head, begin : begin + count(number)])
         i, j, c = k.axes(count(number), s.blocks, x.blocks)
@@ -74,7 +77,6 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         k.store(result[head, begin : begin + count(number)], o[: count(number)])
 
     # What a band needs is issued in front of the vector unit's work on the band before.
-    load_keys(0)
     score(0)
     to_score, to_result = k.param(0, scale), k.param(0, out_scale)
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
@@ -85,7 +87,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
             score(number + 1)
         if number == 0:
             load_values(0, 0, blocks)
-        if place == min(1, per_head - 1):
+        if place == 1:
             load_keys(head + 1)
         if number >= lag:
             mix(number - lag)
@@ -115,4 +117,7 @@ def _(query, key, value, *, scale=0.002, step=0.05, out_scale=0.01):
 def _(rng):
     heads, n, m, d = (int(v) for v in rng.integers((1, 1, 1, 1), (4, 50, 70, 40)))
     shapes = (heads, n, d), (heads, m, d), (heads, d, m)
-    return *(tile.Spec("int8", shape) for shape in shapes), {"rows": int(rng.integers(1, 20)), "lag": int(rng.integers(0, 4))}
+    return *(tile.Spec("int8", shape) for shape in shapes), {
+        "rows": int(rng.integers(1, 20)),
+        "lag": int(rng.integers(0, 4)),
+    }

@@ -482,7 +482,8 @@ class Builder:
 
     def row_moments(self, scalars, source, over, length, *, zero=0, centre=True, epsilon=0, shift=0, offset=0):
         """Mean and inverse standard deviation of each row for normalise(), about the mean or about 0 (centre=False).
-        epsilon is added to length^2 times the variance times 2^shift; offset goes to the exponent."""
+        epsilon is added to length^2 times the variance times 2^shift. An element that is z deviations from the mean
+        is the number z * 2^(22 - offset) of 25 bits."""
         src = self._reference(source, ("out", "inp"), "source")
         acc = self._reference(scalars, ("acc",), "scalars")
         fields, tail = self._row_fields(src, length)

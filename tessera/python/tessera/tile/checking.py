@@ -15,8 +15,8 @@ EXTREMES = 0.25  # of the cases have no values but the largest and the smallest
 
 @dataclasses.dataclass
 class Outcome:
-    """cases: how many were equal, by device; refused: draws that do not fit the machine, by message; cycles: of the
-    last case, by device with time."""
+    """cases: how many were equal, by device; refused: draws that do not fit the machine, by message; cycles: by
+    device with time, of each case that ran there."""
 
     cases: dict
     refused: dict
@@ -94,7 +94,7 @@ def _compare(kernel, program, arrays, parameters, devices, number, label, outcom
         _equal(program, found, wanted, f"{label}, {device}")
         outcome.cases[device] += 1
         if session.stats()["cycles"] is not None:
-            outcome.cycles[device] = session.stats()["cycles"]
+            outcome.cycles.setdefault(device, {})[number] = session.stats()["cycles"]
 
 
 def _equal(program, found, wanted, label):

@@ -115,7 +115,7 @@ def profile(kernel, given):
     if stats["cycles"] is None:
         raise KernelError(f"device {given.device} has no time; profile on sysc or rtl")
     if given.html:
-        pathlib.Path(given.html).write_text(session.report_html(), encoding="utf-8")
+        session.report(given.html)
     if given.json:
         print(json.dumps(stats))
         return

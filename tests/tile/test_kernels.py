@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels of examples/kernels against their references on all devices; the language's errors; the command."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+import tessera
+from tessera import tile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "examples" / "kernels"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "file, name, config",
+    [
+        ("matmul", "matmul", "npu64"),
+        ("matmul", "matmul", "npu1024"),
+        ("convolution", "convolution", "npu64"),
+        ("convolution", "convolution", "npu256"),
+        ("rows", "softmax", "npu256t"),
+        ("attention", "attention", "npu256t"),
+    ],
+)
+def test_examples_equal_their_references(file, name, config):
+    outcome = tile.check(getattr(example(file), name), cases=30, config=config, seed=1)
+    assert outcome.cases["interpreter"] + sum(outcome.refused.values()) == 30
+    assert outcome.cycles["rtl"]
+    for case, cycles in outcome.cycles["rtl"].items():
+        assert abs(outcome.cycles["sysc"][case] / cycles - 1) < 0.02
+
+
+def test_normalise_is_within_a_step_of_float():
+    rng = np.random.default_rng(2)
+    for rows, n in ((3, 16), (5, 37), (2, 200)):
+        x = rng.integers(-128, 128, (rows, n)).astype(np.int8)
+        found = example("rows").normalise(x, config="npu256t", gain=20.0)
+        wanted = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) * 20
+        assert np.abs(found - np.clip(wanted, -128, 127)).max() <= 0.51
+
+
+def test_attention_leaves_nothing_but_the_vector_unit():
+    """Scores stay on the chip, and products and transfers hide behind the rows."""
+    shape = (3, 197, 64)
+    rng = np.random.default_rng(3)
+    arrays = [rng.integers(-128, 128, one).astype(np.int8) for one in (shape, shape, (3, 64, 197))]
+    session = example("attention").attention.build(*arrays, config="npu256t", rows=32, lag=1).session("sysc")
+    session.run(None, dict(zip(("query", "key", "value"), arrays, strict=True)))
+    stats = session.stats()
+    assert stats["cycles"] <= 1.07 * sum(layer["alu_cycles"] for layer in stats["layers"])
+    tensors = 3 * 64 * (197 + 197 + 208 + 197)  # rows of the transposed values are padded to whole entries
+    moved = stats["dram_read_bytes"] + stats["dram_write_bytes"] - 64 * stats["instructions"]
+    assert tensors <= moved <= tensors + 8192
+
+
+def test_a_call_runs_and_steps_can_be_watched():
+    x = np.arange(-60, 60, dtype=np.int8).reshape(6, 20)
+    seen = []
+
+    @tile.kernel
+    def twice(k, x):
+        y = k.output("int8", x.shape)
+        a, o = k.out(*x.shape), k.out(*x.shape)
+        k.load(a, x)
+        i, j = a.axes()
+        k.vector(o[i, j], a[i, j], second=k.second("add", a[i, j]))
+        k.store(y, o)
+        seen.append(o)
+        return y
+
+    wanted = np.clip(2 * x.astype(int), -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(twice(x, config="npu64"), wanted)
+    program = twice.build(x, config="npu64")
+    states = []
+    program.interpret(x, step=lambda statement, state: states.append((statement.what, state.tile(seen[-1]))))
+    assert [what for what, _ in states] == ["load", "load param", "vector", "store"]
+    np.testing.assert_array_equal(states[-1][1], wanted)
+    assert "alu extent=" in program.listing()
+
+
+def test_an_artifact_is_one_like_others(tmp_path):
+    a, b = np.ones((4, 16), np.int8), np.ones((8, 16), np.int8)
+    program = example("matmul").matmul.build(a, b, np.zeros(8, np.int32), config="npu64", scale=0.5)
+    program.save(tmp_path / "m.tsr")
+    session = tessera.Session(tmp_path / "m.tsr", device="rtl")
+    np.testing.assert_array_equal(
+        session.run(None, {"a": a, "b": b, "bias": np.zeros(8, np.int32)})[0], np.full((4, 8), 8)
+    )
+    layers = session.stats()["layers"]
+    assert {layer["op"] for layer in layers} >= {"load", "dot", "convert", "store"}
+    assert all(layer["name"].startswith("matmul.py:") for layer in layers)
+
+
+def refused(body, message, config="npu64"):
+    """A kernel over x (4, 16) with that body is refused with the message, at the line of the body's last statement."""
+    lines = ["from tessera import tile", "@tile.kernel", "def k(k, x):"] + [f"    {line}" for line in body]
+    space = {}
+    exec(compile("\n".join(lines) + "\n", "wrong.py", "exec"), space)
+    with pytest.raises(tile.KernelError, match=message) as caught:
+        space["k"].build(tile.Spec("int8", (4, 16)), config=config)
+    return str(caught.value)
+
+
+def test_errors_name_the_line_and_the_way_out():
+    allocate = ["t = k.inp(*x.shape)"]
+    assert refused(["k.inp(1000, 32)"], "INP has 16,384 bytes on npu64; 0 are used and 32,000 more").startswith(
+        "wrong.py:4:"
+    )
+    assert refused(allocate + ["k.load(t, x[0:5])"], r"axis 0 of 'x': 0:5 is not inside of 0:4").startswith(
+        "wrong.py:5:"
+    )
+    refused(allocate + ["k.load(t, x[0])"], "1 axes and the inp tile")
+    refused(allocate + ["t[0, 5]"], "axis 1 of the inp tile .* 5 to 5 is not inside of 0 to 1")
+    refused(allocate + ["t[0]"], "has 2 axes, and 1 indices")
+    refused(allocate + ["k.store(x, t)"], "only tiles of OUT and ACC are stored")
+    refused(["a = k.acc(4, 8)", "k.store(k.output('int8', (4, 8)), a)"], "'output0' is int8 and the acc tile .* int32")
+    refused(["o = k.out(4, 16)", "y = k.output('int8', x.shape)", "k.store(y, o)", "return y"], "nothing has written")
+    refused(["return k.output('int8', (2, 2))"], "4 elements of 'output0' are never stored")
+    refused(["return x"], "returns what output")
+    refused(["k.output('float32', (2, 2))"], "int8, uint8 and int32, not float32")
+    refused(["i = k.axis(3)", "i * 0.5"], "multiplied by an integer")
+    refused(
+        ["i, j = k.axes(2, 2)", "o = k.out(4, 16)", "k.row_max(k.acc(4, 1)[i, 0], o[i, j], [j], 16)"], "no row lanes"
+    )
+    with_scope = ["with k.scope():", "    t = k.out(4, 16)", "k.fill(t)"]
+    refused(with_scope, "used behind the end of its scope")
+    refused(["k.param(0.5, 1)"], "a bias is an int32")
+    refused(["k.table([0] * 3)"], "256 integers")
+    with pytest.raises(tile.KernelError, match="takes x; 2 are given"):
+        tile.kernel(lambda k, x: None).build(np.zeros((1, 1), np.int8), np.zeros((1, 1), np.int8))
+
+
+def command(*words):
+    binary = pathlib.Path(os.environ.get("TESSERA_BUILD", ROOT / "build" / "release")) / "bin" / "tessera"
+    return subprocess.run([binary, "kernel", *words], capture_output=True, text=True)
+
+
+def test_the_command(tmp_path):
+    file = str(EXAMPLES / "matmul.py")
+    done = command("check", file, "--cases", "5", "--config", "npu64")
+    assert done.returncode == 0 and "equal in all cases: 5 on interpreter, 5 on fsim" in done.stdout, done.stderr
+    done = command("profile", file, "--html", str(tmp_path / "p.html"))
+    assert done.returncode == 0 and "matmul.py:" in done.stdout and (tmp_path / "p.html").stat().st_size > 10000
+    stats = json.loads(command("profile", file, "--json").stdout)
+    assert stats["cycles"] == sum(layer["cycles"] for layer in stats["layers"])
+    done = command("run", file + ":matmul", "--output", str(tmp_path / "y.npz"))
+    assert done.returncode == 0 and np.load(tmp_path / "y.npz")["output0"].dtype == np.int8
+    assert command("listing", file).stdout.startswith("# matmul.py:")
+    for words, message in (
+        (("run", "nothing.py"), "there is no such file"),
+        (("run", file + ":other"), "has no kernel 'other'; it has matmul"),
+        (("run", file, "--config", "npu3"), "unknown configuration 'npu3'"),
+        (("profile", file, "--device", "fsim"), "device fsim has no time"),
+    ):
+        done = command(*words)
+        assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_page_runs_as_it_stands(capsys):
+    text = (ROOT / "docs" / "tile.md").read_text(encoding="utf-8")
+    exec(compile("\n".join(re.findall(r"```python\n(.*?)```", text, re.S)), "tile.md", "exec"), {})
+    assert "equal in all cases: 20 on interpreter" in capsys.readouterr().out
