@@ -659,7 +659,8 @@ int Importer::known_version(const NodeProto& node, const std::string& domain, co
   message += domain.empty()
                  ? ". Export the model with other operators or another opset (" + std::to_string(kOldestOpset) +
                        " to " + std::to_string(kNewestOpset) + "), or add the operator to ops/"
-                 : ". Replace it by standard operators, or define it as a model-local function";
+                 : ". Replace it by standard operators, define it as a model-local function, or write a kernel for it "
+                   "(docs/tile.md)";
   throw Error(ErrorCode::kUnsupported, message);
 }
 

@@ -330,6 +330,44 @@ class Assembler {
     return step;
   }
 
+  /// A program of its own that the model holds: a kernel of tessera.tile.
+  static bool is_kernel(NodeOp op) { return op.getDomain() == "ai.tessera" && op.getOpType() == "Kernel"; }
+
+  program::NpuStep embedded_step(NodeOp op) {
+    const ops::Node node = nn::to_node(op);
+    const ops::Tensor* held = node.get_tensor("artifact");
+    program::Artifact kernel;
+    try {
+      kernel = program::parse({reinterpret_cast<const uint8_t*>(held->data()), static_cast<size_t>(held->bytes())});
+    } catch (const Error& error) {
+      node.fail(error.code(), error.what());
+    }
+    if (!(kernel.config == artifact_.config))
+      node.fail(ErrorCode::kInvalidArgument, "the kernel was built for " + kernel.config.name +
+                                                 ", and the model is compiled for " + artifact_.config.name +
+                                                 "; embed it again with --config " + artifact_.config.name);
+    if (kernel.npu_programs.size() != 1 || kernel.plans.size() != 1 || kernel.plans[0].steps.size() != 1)
+      node.fail(ErrorCode::kInvalidModel, "its artifact is no kernel");
+    program::NpuStep step = std::get<program::NpuStep>(kernel.plans[0].steps[0]);
+    program::NpuProgram target = kernel.npu_programs[0];
+    target.constant_offset = align64(artifact_.device_constants.size());
+    artifact_.device_constants.resize(target.constant_offset);
+    artifact_.device_constants.insert(artifact_.device_constants.end(), kernel.device_constants.begin(),
+                                      kernel.device_constants.end());
+    artifact_.totals.unshared_bytes += kernel.totals.unshared_bytes;
+    for (program::Layer& layer : target.layers) {
+      artifact_.totals.macs_npu += times_ * layer.macs;
+      layer.nodes = {node.name};
+      layer.name = node.name + " " + layer.name;
+    }
+    count_nodes({node.name});
+    for (size_t i = 0; i < step.inputs.size(); ++i) step.inputs[i].value = value_id(op.getInputs()[i]);
+    for (size_t i = 0; i < step.outputs.size(); ++i) step.outputs[i].value = value_id(op.getOutputs()[i]);
+    step.program = static_cast<int64_t>(artifact_.npu_programs.size());
+    artifact_.npu_programs.push_back(std::move(target));
+    return step;
+  }
+
   // --- plans
 
   void add_turns(program::Plan& plan, const std::vector<Turn>& turns) {
@@ -360,7 +398,10 @@ class Assembler {
       run.clear();
     };
     for (NodeOp op : turn.cpu) {
-      if (options_.cpu && !grows(op) && options_.cpu->supports(op)) {
+      if (is_kernel(op)) {
+        flush();
+        plan.steps.emplace_back(embedded_step(op));
+      } else if (options_.cpu && !grows(op) && options_.cpu->supports(op)) {
         run.push_back(op);
         if (run.size() >= 32) flush();
       } else {

@@ -13,6 +13,7 @@ Session has the shape of onnxruntime.InferenceSession: run, get_inputs, get_outp
 import atexit
 import json
 import os
+import sys
 
 import _tessera
 
@@ -190,6 +191,8 @@ class Session:
         ):
             if value is not None:
                 device_options[name] = value
+        if kernels := sys.modules.get("tessera.tile.registry"):  # whoever registers one has imported it
+            model = kernels.prepared(model, config, shapes)
         self._session = _tessera.Session(
             model,
             device,

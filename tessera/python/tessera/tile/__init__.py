@@ -23,5 +23,19 @@ from .builder import Builder
 from .checking import Outcome, check
 from .errors import DoesNotFit, KernelError
 from .kernel import Kernel, Program, Spec, kernel
+from .registry import embed, register, unregister
 
-__all__ = ["Builder", "DoesNotFit", "Kernel", "KernelError", "Outcome", "Program", "Spec", "check", "kernel"]
+__all__ = [
+    "Builder",
+    "DoesNotFit",
+    "Kernel",
+    "KernelError",
+    "Outcome",
+    "Program",
+    "Spec",
+    "check",
+    "embed",
+    "kernel",
+    "register",
+    "unregister",
+]

@@ -11,9 +11,11 @@ import numpy as np
 
 import tessera
 
+from ..shapes import shapes_of
 from .checking import array_of, check
 from .errors import KernelError
 from .kernel import Kernel
+from .registry import embed, embedding
 
 
 def arguments(words):
@@ -23,7 +25,7 @@ def arguments(words):
         "reference, or show where its cycles go, line by line.",
         epilog="Example: tessera kernel profile examples/kernels/attention.py --config npu256t",
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="run | check | profile | listing")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="run | check | profile | listing | embed")
     for name, text in (
         ("run", "one case, its outputs to a file"),
         ("check", "random cases on all devices"),
@@ -43,12 +45,17 @@ def arguments(words):
         if name == "profile":
             one.add_argument("--json", action="store_true", help="the statistics as JSON")
             one.add_argument("--html", help="page of the report to write")
+    one = actions.add_parser("embed", help="kernels that a file registers, into a model")
+    one.add_argument("file", help="FILE.py, which calls tile.register")
+    one.add_argument("model", help="ONNX file")
+    one.add_argument("-o", "--output", required=True, help="ONNX file to write, which every command takes")
+    one.add_argument("--config", default="npu256", help="machine: a name or a .toml file (npu256)")
+    one.add_argument("--shape", action="append", default=[], help="NAME=D0,D1,...: shape of an input")
     return parser.parse_args(words)
 
 
-def kernels_of(text):
-    """The kernels of FILE.py, or the one that FILE.py:NAME names. Errors: KernelError."""
-    path, _, name = text.partition(":") if ".py:" in text else (text, "", "")
+def module_of(path):
+    """The module of a Python file. Errors: KernelError."""
     file = pathlib.Path(path)
     if not file.is_file():
         raise KernelError(f"{path}: there is no such file")
@@ -61,7 +68,13 @@ def kernels_of(text):
         raise KernelError(f"{path}: {type(error).__name__}: {error}") from None
     finally:
         sys.path.pop(0)
-    found = {key: one for key, one in vars(module).items() if isinstance(one, Kernel)}
+    return module
+
+
+def kernels_of(text):
+    """The kernels of FILE.py, or the one that FILE.py:NAME names. Errors: KernelError."""
+    path, _, name = text.partition(":") if ".py:" in text else (text, "", "")
+    found = {key: one for key, one in vars(module_of(path)).items() if isinstance(one, Kernel)}
     if name and name not in found:
         raise KernelError(f"{path} has no kernel '{name}'; it has {', '.join(found) or 'none'}")
     if not found:
@@ -123,9 +136,22 @@ def profile(kernel, given):
     print(table(stats))
 
 
+def embed_in(given):
+    module_of(given.file)
+    count = embedding().count(given.model)
+    if count == 0:
+        raise KernelError(f"{given.model} has no node of an operator that {given.file} registers")
+    made = embed(given.model, given.config, shapes_of(given.shape))
+    pathlib.Path(given.output).write_bytes(made.SerializeToString())
+    print(f"{given.output}: {count} nodes are kernels for {given.config}")
+
+
 def main(words=None):
     given = arguments(words)
     try:
+        if given.action == "embed":
+            embed_in(given)
+            return 0
         for kernel in kernels_of(given.file):
             if given.action == "run":
                 run(kernel, given)
