@@ -31,16 +31,23 @@ def convolution(k, image, weights, *, stride=1, dilation=1, pad=1, groups=1, zer
             bands = [k.inp(taps, w + 2 * pad, per_group, zero=zero) for _ in range(2)]
             sums = [k.acc(1, columns, o // groups) for _ in range(2)]
             results = [k.out(1, columns, o // groups) for _ in range(2)]
-            for row in range(rows):
-                band, s, result = (pair[row % 2] for pair in (bands, sums, results))
+
+            def multiply(row, inner=inner, kept=kept, bands=bands, sums=sums):
+                band, s = bands[row % 2], sums[row % 2]
                 for tap in range(taps):
                     place = row * stride + tap * dilation - pad
                     line = image[:, :, inner].window((place, -pad, 0), (1, w + 2 * pad, per_group))
                     k.load(band[tap : tap + 1], line)
                 i, j, dy, dx, n = k.axes(columns, s.blocks, taps, taps, band.blocks)
                 k.dot(s[0, i, j], band[dy, i * stride + dx * dilation, n], kept[dy, dx, j, n], over=[dy, dx, n])
+
+            def finish(row, outs=outs, sums=sums, results=results):
+                s, result = sums[row % 2], results[row % 2]
+                i, j = k.axes(columns, s.blocks)
                 k.convert(result[0, i, j], s[0, i, j], params[0])
                 k.store(y[row : row + 1, :, outs], result)
+
+            k.pipeline(range(rows), multiply, finish)
     return y
 
 

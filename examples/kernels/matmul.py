@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""y = round((a b^T + bias) * scale) of int8: bands of rows, of which one is loaded while the other is computed."""
+"""y = round((a b^T + bias) * scale) of int8. Activations stay on the chip, weights come part by part: while one part is
+multiplied, the next one is loaded and the results of the one before are rounded and stored."""
 
 import numpy as np
 
@@ -7,26 +8,45 @@ from tessera import tile
 
 
 @tile.kernel
-def matmul(k, a, b, bias, *, scale=0.01, rows=32):
-    """a (m, n) and b (o, n), int8; bias (o,), int32; the result (m, o), int8. Weights and bias stay on the chip."""
+def matmul(k, a, b, bias, *, scale=0.01, rows=64, outputs=32):
+    """a (m, n) and b (o, n), int8; bias (o,), int32; the result (m, o), int8. A step multiplies `rows` rows by
+    `outputs` outputs, a multiple of BLOCK_OUT."""
     m, o = a.shape[0], b.shape[0]
+    rows, outputs = min(rows, m), min(-(-outputs // k.machine.block_out) * k.machine.block_out, o)
     y = k.output("int8", (m, o))
-    weights, addends = k.wgt(*b.shape), k.acc(1, o)
-    k.load(weights, b)
+    x, addends = k.inp(*a.shape), k.acc(1, o)
+    weights, sums = [k.wgt(outputs, b.shape[1]) for _ in range(2)], [k.acc(rows, outputs) for _ in range(2)]
+    results = [k.out(rows, outputs) for _ in range(2)]
     k.load(addends, bias.reshape(1, o))
-    rows = min(rows, m)
-    bands, sums = [k.inp(rows, a.shape[1]) for _ in range(2)], [k.acc(rows, o) for _ in range(2)]
-    results = [k.out(rows, o) for _ in range(2)]
     params = k.param(0, scale)
-    for number, begin in enumerate(range(0, m, rows)):
-        band, s, result = (pair[number % 2] for pair in (bands, sums, results))
-        count = min(rows, m - begin)
-        k.load(band[:count], a[begin : begin + count])
-        i, j, n = k.axes(count, s.blocks, band.blocks)
-        k.vector(s[i, j], addends[0, j])
-        k.dot(s[i, j], band[i, n], weights[j, n], over=[n], add=True)
+    parts = [slice(first, min(o, first + outputs)) for first in range(0, o, outputs)]
+    bands = [slice(first, min(m, first + rows)) for first in range(0, m, rows)]
+    steps = [(number, part, band) for number, part in enumerate(parts) for band in bands]
+
+    def extents(part, band):
+        return band.stop - band.start, -(-(part.stop - part.start) // k.machine.block_out)
+
+    def multiply(step):
+        number, part, band = steps[step]
+        w, s = weights[number % 2], sums[step % 2]
+        count, blocks = extents(part, band)
+        if number == 0:
+            k.load(x[band.start : band.stop], a[band])
+        if band is bands[0]:
+            k.load(w[:blocks], b[part])
+        i, j, n = k.axes(count, blocks, x.blocks)
+        k.vector(s[i, j], addends[0, part.start // k.machine.block_out + j])
+        k.dot(s[i, j], x[band.start + i, n], w[j, n], over=[n], add=True)
+
+    def finish(step):
+        _, part, band = steps[step]
+        s, result = sums[step % 2], results[step % 2]
+        count, blocks = extents(part, band)
+        i, j = k.axes(count, blocks)
         k.convert(result[i, j], s[i, j], params[0])
-        k.store(y[begin : begin + count], result[:count])
+        k.store(y[band, part], result[:count, :blocks])
+
+    k.pipeline(range(len(steps)), multiply, finish)
     return y
 
 
@@ -41,4 +61,5 @@ def _(a, b, bias, *, scale=0.01):
 def _(rng):
     m, n, o = (int(v) for v in rng.integers(1, (80, 70, 70)))
     bias = rng.integers(-20000, 20000, o).astype(np.int32)
-    return tile.Spec("int8", (m, n)), tile.Spec("int8", (o, n)), bias, {"rows": int(rng.integers(1, 40))}
+    more = {"rows": int(rng.integers(1, 40)), "outputs": int(rng.integers(1, 70))}
+    return tile.Spec("int8", (m, n)), tile.Spec("int8", (o, n)), bias, more

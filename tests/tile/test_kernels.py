@@ -67,6 +67,19 @@ def test_attention_leaves_nothing_but_the_vector_unit():
     assert tensors <= moved <= tensors + 8192
 
 
+def test_tuning_finds_the_fastest_point():
+    tensors = [tile.Spec("int8", (96, 64)), tile.Spec("int8", (64, 64)), tile.Spec("int32", (64,))]
+    space = {"rows": [8, 96, 4000], "outputs": [16, 64, 4000]}
+    found = tile.tune(example("matmul").matmul, tensors, space, config="npu64", measured=9)
+    cycles = [row[2] for row in found.tried]
+    assert found.cycles == min(cycles) and len(cycles) + found.refused == 9
+    assert abs(found.tried[0][1] / found.cycles - 1) < 0.1
+    with pytest.raises(tile.KernelError, match="no parameter 'row'"):
+        tile.tune(example("matmul").matmul, tensors, {"row": [1]})
+    with pytest.raises(tile.KernelError, match="no point of the space fits npu64"):
+        tile.tune(example("matmul").matmul, [tile.Spec("int8", (96, 6400)), *tensors[1:]], space, config="npu64")
+
+
 def test_a_call_runs_and_steps_can_be_watched():
     x = np.arange(-60, 60, dtype=np.int8).reshape(6, 20)
     seen = []
@@ -159,6 +172,8 @@ def test_the_command(tmp_path):
     assert stats["cycles"] == sum(layer["cycles"] for layer in stats["layers"])
     done = command("run", file + ":matmul", "--output", str(tmp_path / "y.npz"))
     assert done.returncode == 0 and np.load(tmp_path / "y.npz")["output0"].dtype == np.int8
+    done = command("tune", file, "--set", "rows=4,8", "--set", "outputs=16", "--judge", "predicted")
+    assert done.returncode == 0 and "cycles with rows=" in done.stdout, done.stderr
     assert command("listing", file).stdout.startswith("# matmul.py:")
     for words, message in (
         (("run", "nothing.py"), "there is no such file"),

@@ -24,6 +24,7 @@ from .checking import Outcome, check
 from .errors import DoesNotFit, KernelError
 from .kernel import Kernel, Program, Spec, kernel
 from .registry import embed, register, unregister
+from .searching import Tuned, tune
 
 __all__ = [
     "Builder",
@@ -33,9 +34,11 @@ __all__ = [
     "Outcome",
     "Program",
     "Spec",
+    "Tuned",
     "check",
     "embed",
     "kernel",
     "register",
+    "tune",
     "unregister",
 ]

@@ -235,6 +235,18 @@ class Builder:
         file, line = errors.caller()
         self.statements.append(Statement(file, line, what, list(instructions), tiles))
 
+    @staticmethod
+    def pipeline(items, *stages):
+        """Calls each stage, a function of an item, for all items, skewed: the first stage of an item comes in front of
+        the second stage of the item before, and so on. Engines take their work in the order in which it is written, so
+        that is how one of them begins an item while another still has the item before. Tiles that live from one stage
+        to the next are there twice, and more often where a stage lies between."""
+        items = list(items)
+        for time in range(len(items) + len(stages) - 1):
+            for number, stage in enumerate(stages):
+                if 0 <= time - number < len(items):
+                    stage(items[time - number])
+
     def axis(self, extent, name=""):
         """A loop of the machine over `extent` iterations, for indices of references."""
         if extent < 1:

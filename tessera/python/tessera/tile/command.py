@@ -16,6 +16,7 @@ from .checking import array_of, check
 from .errors import KernelError
 from .kernel import Kernel
 from .registry import embed, embedding
+from .searching import tune
 
 
 def arguments(words):
@@ -25,12 +26,15 @@ def arguments(words):
         "reference, or show where its cycles go, line by line.",
         epilog="Example: tessera kernel profile examples/kernels/attention.py --config npu256t",
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="run | check | profile | listing | embed")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="run | check | profile | listing | tune | embed"
+    )
     for name, text in (
         ("run", "one case, its outputs to a file"),
         ("check", "random cases on all devices"),
         ("profile", "cycles by line of the source"),
         ("listing", "the instructions by line of the source"),
+        ("tune", "the fastest of given parameters"),
     ):
         one = actions.add_parser(name, help=text, description=text)
         one.add_argument("file", help="FILE.py, or FILE.py:KERNEL where it has several")
@@ -40,6 +44,10 @@ def arguments(words):
             one.add_argument("--cases", type=int, default=100, help="random cases (100)")
         if name in ("run", "profile"):
             one.add_argument("--device", default="sysc", help="where it runs (sysc)")
+        if name == "tune":
+            text = "values to try; may be repeated"
+            one.add_argument("--set", action="append", required=True, metavar="PARAMETER=V,V,...", help=text)
+            one.add_argument("--judge", default="sysc", help="who measures: sysc, rtl or predicted (sysc)")
         if name == "run":
             one.add_argument("--output", help="file for the outputs (.npz)")
         if name == "profile":
@@ -82,13 +90,31 @@ def kernels_of(text):
     return [found[name]] if name else list(found.values())
 
 
-def case_of(kernel, given):
+def space_of(texts):
+    """{parameter: values} of texts PARAMETER=V,V,... Errors: KernelError."""
+    space = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        try:
+            space[name] = [float(one) if "." in one else int(one) for one in values.split(",")]
+        except ValueError:
+            raise KernelError(f"--set takes PARAMETER=V,V,... with numbers, got '{text}'") from None
+    return space
+
+
+def drawn_of(kernel, given):
+    """Tensors and parameters of the seed's first case, and its generator."""
     if kernel.draw is None:
         raise KernelError(f"kernel '{kernel.__name__}' has no cases; decorate a function with @{kernel.__name__}.cases")
     rng = np.random.default_rng([given.seed, 0])
     drawn = kernel.draw(rng)
     drawn = list(drawn) if isinstance(drawn, list | tuple) else [drawn]
     parameters = drawn.pop() if isinstance(drawn[-1], dict) else {}
+    return drawn, parameters, rng
+
+
+def case_of(kernel, given):
+    drawn, parameters, rng = drawn_of(kernel, given)
     return kernel.build(*drawn, config=given.config, **parameters), [array_of(one, rng) for one in drawn]
 
 
@@ -157,6 +183,13 @@ def main(words=None):
                 run(kernel, given)
             elif given.action == "check":
                 print(f"{kernel.__name__}: {check(kernel, cases=given.cases, config=given.config, seed=given.seed)}")
+            elif given.action == "tune":
+                space = space_of(given.set)
+                drawn, parameters, _ = drawn_of(kernel, given)
+                fixed = {name: value for name, value in parameters.items() if name not in space}
+                print(
+                    f"{kernel.__name__}: {tune(kernel, drawn, space, config=given.config, judge=given.judge, **fixed)}"
+                )
             elif given.action == "profile":
                 profile(kernel, given)
             else:

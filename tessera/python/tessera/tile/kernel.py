@@ -121,6 +121,11 @@ class Program:
             self._artifact = self._link()
         return self._artifact
 
+    @property
+    def predicted_cycles(self):
+        """What the compiler's replay says of the whole program."""
+        return sum(layer["predicted_cycles"] for layer in self.session("fsim").info()["layers"])
+
     def save(self, path):
         with open(path, "wb") as file:
             file.write(self.artifact)
