@@ -34,7 +34,8 @@ struct TimedRequest {
   /// Device addresses that the memory refuses to read or to write.
   std::span<const Interval> failing_reads;
   std::span<const Interval> failing_writes;
-  DramOptions timing;  // pressure and seed do not concern this model
+  DramOptions timing;           // pressure and seed do not concern this model
+  uint64_t memory_address = 0;  // of a real DRAM's first byte
   Trace* trace = nullptr;
   /// Called for each instruction as it is executed, with its work.
   std::function<void(const Work&)> observer;
