@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -60,6 +61,26 @@ DramSpec dram_preset(std::string_view name) {
   spec.name = name;
   spec.width_bits = width;
   return spec;
+}
+
+DramFigures dram_figures(const DramSpec& spec, int beat_bytes) {
+  // Registers between the port and the parts and back, in sim/memory/dram_controller.h: a lone read of an open row
+  // takes so many cycles beside the physical layer's.
+  constexpr int kWay = 7;
+  constexpr int kSwitch = 4;  // the queue of one bank runs empty before another bank's command
+  const int split = std::max(1, beat_bytes / spec.word_bytes());
+  const double words = static_cast<double>(beat_bytes) / spec.word_bytes();
+  const double commands = split > 1 ? std::max(split * spec.t_ccd, split + 1) : words * spec.t_ccd;
+  const double beat = std::max(1.0, commands);
+  const double stops = static_cast<double>(spec.t_rp + spec.t_rfc + kWay) / spec.t_refi;
+  DramFigures figures;
+  figures.latency_cycles = spec.read_latency + kWay + (split > 1 ? split + 1 : 0);
+  figures.bandwidth_bytes = static_cast<int64_t>(std::ceil(beat_bytes / beat));
+  figures.cost.preset = spec.name;
+  figures.cost.beat_256ths = std::llround(256 * beat / (1 - stops));
+  figures.cost.burst_cycles = kSwitch + (spec.t_rp + spec.t_rcd) / 2;
+  figures.cost.turn_cycles = spec.read_latency - 1 + spec.t_wtr + spec.write_cas + spec.t_ccd + 2 * kSwitch;
+  return figures;
 }
 
 std::vector<std::string> dram_presets() {

@@ -4,6 +4,7 @@
 // The controller is LiteDRAM's, which runs on the machine's clock; docs/dram.md lists the presets and their sources.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,27 @@ struct DramSpec {
   /// Bytes a cycle, when nothing but data moves.
   double peak_bytes() const { return static_cast<double>(word_bytes()) / t_ccd; }
 };
+
+/// What a schedule counts with beside latency and bandwidth: figures of a real DRAM. All zero: the ideal one.
+struct DramCost {
+  std::string preset;
+  int64_t beat_256ths = 0;   // of a cycle of the bus: a beat, refreshes and the splitting of words included
+  int64_t burst_cycles = 0;  // of the bus that a burst takes beside its beats: it leaves its bank, and opens a row
+  int64_t turn_cycles = 0;   // of the bus for a write burst among reads: there and back
+
+  bool operator==(const DramCost&) const = default;
+};
+
+/// What a program is made for: cycles from a request to its first data, whole bytes a cycle (rounded up), and the
+/// costs.
+struct DramFigures {
+  int64_t latency_cycles = 100;
+  int64_t bandwidth_bytes = 0;
+  DramCost cost;
+};
+
+/// Of a machine whose bus has beats of `beat_bytes`.
+DramFigures dram_figures(const DramSpec& spec, int beat_bytes);
 
 /// The preset of a name as docs/dram.md lists them: any of the families with 8, 16, 32 or 64 data lines, as long as a
 /// command moves at most 64 bytes. Errors: kInvalidArgument, one line that names the presets.

@@ -49,6 +49,7 @@ struct TimedResult {
   uint64_t bytes_written = 0;
   uint64_t macs = 0;
   std::array<UnitCounters, isa::kEngines + 1> units{};  // by isa::Unit
+  DramController::Counters dram;                        // of a real DRAM
 };
 
 /// One NPU. Scratchpads keep their contents from run to run. Any thread may run any machine; runs wait for one another.

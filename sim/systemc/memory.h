@@ -94,6 +94,7 @@ class Memory : public sc_core::sc_module, public Process {
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
   bool reads_idle() const { return reads_.empty() && !offers_[0] && !offers_[1]; }
   Cycle reads_idle_from() const { return reads_idle_from_; }
+  DramController::Counters dram_counters() const { return dram_ ? dram_->counters() : DramController::Counters{}; }
 
  private:
   tlm::tlm_sync_enum nb_transport_fw(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,

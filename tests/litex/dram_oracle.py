@@ -102,9 +102,7 @@ class Port(Module):
         module.geom_settings.rowbits = ROW_BITS
         if module.memtype == "LPDDR4":  # the model does not know it
             geometry = module.geom_settings
-            self.dfi = Interface(
-                geometry.addressbits, geometry.bankbits, 1, settings.dfi_databits, settings.nphases
-            )
+            self.dfi = Interface(geometry.addressbits, geometry.bankbits, 1, settings.dfi_databits, settings.nphases)
         else:
             self.submodules.phy = SDRAMPHYModel(module, settings, clk_freq=module.clk_freq)
             self.dfi = self.phy.dfi
