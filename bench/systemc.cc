@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "isa/dram.h"
 #include "isa/program/artifact.h"
 #include "sim/systemc/machine.h"
 #ifdef TESSERA_BENCH_RTL
@@ -54,6 +55,7 @@ Image image_of(const program::Artifact& artifact, const program::NpuProgram& npu
 struct Options {
   int latency = 100;
   int bandwidth = 0;
+  std::string dram;  // a preset; empty: the ideal
   bool rtl = true;
   bool layers = false;
   bool details = false;
@@ -61,6 +63,7 @@ struct Options {
 };
 
 struct Totals {
+  sim::DramController::Counters dram;  // of the last part
   uint64_t rtl = 0, systemc = 0;
   double rtl_seconds = 0, systemc_seconds = 0;
   bool equal = true;  // memory and fault records
@@ -163,6 +166,8 @@ void run(const program::Artifact& artifact, const program::NpuProgram& npu, cons
   request.timing.beat_bytes = artifact.config.axi_bytes;
   request.timing.latency_cycles = options.latency;
   request.timing.bandwidth_bytes = options.bandwidth;
+  if (!options.dram.empty()) request.timing.spec = isa::dram_preset(options.dram);
+  request.memory_address = image.address;
   sim::systemc::TimedResult timed;
   totals.systemc_seconds += fastest_of(kRepeats, [&] {
     image.bytes = initial.bytes;
@@ -171,6 +176,7 @@ void run(const program::Artifact& artifact, const program::NpuProgram& npu, cons
     return cpu_seconds() - begin;
   });
   totals.systemc += timed.cycles;
+  totals.dram = timed.dram;
   if (timed.fault.code != isa::Fault::kNone) {
     throw Error(ErrorCode::kInternal, "the program faults: " + std::string(to_string(timed.fault.code)) + " at " +
                                           std::to_string(timed.fault.pc));
@@ -229,6 +235,8 @@ int main(int argc, char** argv) {
     const std::string word = argv[n];
     if (word == "--latency" && n + 1 < argc) {
       options.latency = std::atoi(argv[++n]);
+    } else if (word == "--dram" && n + 1 < argc) {
+      options.dram = argv[++n];
     } else if (word == "--bandwidth" && n + 1 < argc) {
       options.bandwidth = std::atoi(argv[++n]);
     } else if (word == "--no-rtl") {
@@ -251,10 +259,14 @@ int main(int argc, char** argv) {
       std::printf(
           "{\"file\": \"%s\", \"config\": \"%s\", \"latency\": %d, \"rtl_cycles\": %lu, \"systemc_cycles\": %lu, "
           "\"error_percent\": %.3f, \"worst_layer_percent\": %.3f, \"worst_layer\": \"%s\", \"long_layers\": %d, "
-          "\"rtl_seconds\": %.6f, \"systemc_seconds\": %.6f, \"equal\": %s}\n",
+          "\"rtl_seconds\": %.6f, \"systemc_seconds\": %.6f, \"equal\": %s, \"dram\": \"%s\", \"commands\": %lu, "
+          "\"rows\": %lu, \"turns\": %lu, \"refreshes\": %lu, \"row_cycles\": %lu, \"turn_cycles\": %lu, "
+          "\"refresh_cycles\": %lu}\n",
           file.c_str(), artifact.config.name.c_str(), options.latency, totals.rtl, totals.systemc,
           percent(totals.systemc, totals.rtl), totals.worst_percent, totals.worst_layer.c_str(), totals.long_layers,
-          totals.rtl_seconds, totals.systemc_seconds, totals.equal ? "true" : "false");
+          totals.rtl_seconds, totals.systemc_seconds, totals.equal ? "true" : "false", options.dram.c_str(),
+          totals.dram.commands, totals.dram.rows, totals.dram.turns, totals.dram.refreshes, totals.dram.row_cycles,
+          totals.dram.turn_cycles, totals.dram.refresh_cycles);
       std::fflush(stdout);
     }
   } catch (const std::exception& error) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Verilated RTL as a Device: exact results and exact cycles. A configuration that this build has not verilated is
 // made when the device is opened (sim/verilator/build.h). Options: latency (cycles of DRAM, default 100), bandwidth
-// (bytes a cycle, default the width of the bus), pressure (per cent of moments at which DRAM refuses, default 0), seed
-// (of pressure), waves (an FST file).
+// (bytes a cycle, default the width of the bus), dram (a preset of docs/dram.md, default ideal), pressure (per cent of
+// moments at which DRAM refuses, default 0), seed (of pressure), waves (an FST file).
 #include <algorithm>
 #include <random>
 

@@ -115,15 +115,23 @@ sim::DramOptions dram_options(std::string_view device, const isa::MachineConfig&
       dram.latency_cycles = number(name, value, 1, INT32_MAX);
     } else if (name == "bandwidth") {
       dram.bandwidth_bytes = number(name, value, 1, config.axi_bytes);
+    } else if (name == "dram") {
+      if (value != "ideal") dram.spec = isa::dram_preset(value);
     } else if (random_pressure && name == "pressure") {
       dram.pressure_percent = number(name, value, 0, 99);
     } else if (random_pressure && name == "seed") {
       dram.seed = static_cast<uint64_t>(number(name, value, 0, INT32_MAX));
     } else if (std::find(others.begin(), others.end(), name) == others.end()) {
-      std::string known = random_pressure ? "latency, bandwidth, pressure, seed" : "latency, bandwidth";
+      std::string known = random_pressure ? "latency, bandwidth, dram, pressure, seed" : "latency, bandwidth, dram";
       for (const std::string_view other : others) known += ", " + std::string(other);
       throw Error(ErrorCode::kInvalidArgument,
                   "device " + std::string(device) + " has no option '" + name + "'; known: " + known);
+    }
+  }
+  for (const char* name : {"latency", "bandwidth"}) {
+    if (dram.spec && options.backend.contains(name)) {
+      throw Error(ErrorCode::kInvalidArgument, who + name + " is that of the ideal DRAM; dram '" + dram.spec->name +
+                                                   "' has its own, so give one of the two");
     }
   }
   return dram;

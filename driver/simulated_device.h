@@ -50,8 +50,9 @@ class SimulatedDevice : public Device {
   uint8_t* memory_ = nullptr;
 };
 
-/// Options `latency`, `bandwidth` of the devices with time; `pressure` and `seed` where `random_pressure`. Other names
-/// must be in `others`. Errors: kInvalidArgument for an unknown option or a value out of range, naming what is known.
+/// Options `latency`, `bandwidth`, `dram` of the devices with time; `pressure` and `seed` where `random_pressure`.
+/// Other names must be in `others`. Errors: kInvalidArgument for an unknown option or a value out of range, naming what
+/// is known.
 sim::DramOptions dram_options(std::string_view device, const isa::MachineConfig& config, const DeviceOptions& options,
                               bool random_pressure, std::span<const std::string_view> others);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The SystemC timing model as a Device: the functional simulator's results with the cycles that isa/timing.md derives
-// for the RTL. Options: latency (cycles of DRAM, default 100), bandwidth (bytes a cycle, default the width of the bus).
+// for the RTL. Options: latency (cycles of DRAM, default 100), bandwidth (bytes a cycle, default the width of the bus),
+// dram (a preset of docs/dram.md, default ideal).
 #include "driver/backends.h"
 #include "driver/profile.h"
 #include "driver/simulated_device.h"
@@ -30,6 +31,7 @@ class SystemcDevice final : public SimulatedDevice {
     inner.window_last = heap().base() + heap().size_bytes() - 1;
     inner.dram = {&region, 1};
     inner.timing = dram_;
+    inner.memory_address = heap().base();
     if (request.profile) inner.trace = &trace;
     uint64_t executed = 0;
     if (request.progress) inner.observer = [&](const sim::Work&) { request.progress(false, ++executed); };

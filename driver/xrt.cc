@@ -62,7 +62,7 @@ void check_options(const DeviceOptions& options) {
     if (name == "device" || name == "xclbin" || name == "timeout" || name == "wait") continue;
     throw Error(ErrorCode::kInvalidArgument,
                 "device xrt has no option '" + name + "'; known: device, xclbin, timeout, wait" +
-                    (name == "latency" || name == "bandwidth" || name == "pressure" || name == "seed"
+                    (name == "latency" || name == "bandwidth" || name == "dram" || name == "pressure" || name == "seed"
                          ? " (the memory of the simulated board is set by 'tessera board --dram-latency' and the like)"
                          : ""));
   }

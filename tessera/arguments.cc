@@ -134,6 +134,7 @@ SessionOptions session_options(const Arguments& a) {
   }
   // The memory that the program is made for is the one it runs with.
   const bool timed = options.device != "fsim" && options.device != "reference";
+  if (timed && a.given("--dram")) options.device_options["dram"] = a.compile.dram;
   if (timed && a.given("--dram-latency")) options.device_options["latency"] = std::to_string(a.compile.dram_latency);
   if (timed && a.given("--dram-bandwidth"))
     options.device_options["bandwidth"] = std::to_string(a.compile.dram_bandwidth);

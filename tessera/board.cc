@@ -117,6 +117,7 @@ int run_board(const BoardCommand& board) {
   options.socket_path = (folder.path() / "socket").string();
   options.verbose = board.verbose;
   if (board.latency_cycles > 0) options.memory["latency"] = std::to_string(board.latency_cycles);
+  if (!board.dram.empty()) options.memory["dram"] = board.dram;
   if (board.bandwidth_bytes > 0) options.memory["bandwidth"] = std::to_string(board.bandwidth_bytes);
 
   const char* path = std::getenv("PATH");

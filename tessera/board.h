@@ -14,6 +14,7 @@ struct BoardCommand {
   int units = 1;
   int latency_cycles = 0;            // of the card's memory; 0: as device rtl has it
   int bandwidth_bytes = 0;           // a cycle; 0: the bus's width
+  std::string dram;                  // a preset; empty: the ideal
   bool verbose = false;              // say who comes and goes
   std::string write_xclbin;          // write the image to this file and do nothing else
   std::vector<std::string> command;  // empty: print the environment and serve until a signal

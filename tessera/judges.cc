@@ -43,8 +43,12 @@ class DeviceJudge final : public npu::StreamJudge {
     if (!device_) {
       driver::DeviceOptions options;
       options.heap_bytes = kHeapBytes;
-      options.backend["latency"] = std::to_string(machine_.dram_latency_cycles);
-      options.backend["bandwidth"] = std::to_string(machine_.bytes_per_cycle());
+      if (!machine_.dram_cost.preset.empty()) {
+        options.backend["dram"] = machine_.dram_cost.preset;
+      } else {
+        options.backend["latency"] = std::to_string(machine_.dram_latency_cycles);
+        options.backend["bandwidth"] = std::to_string(machine_.bytes_per_cycle());
+      }
       device_ = driver::open_device(name_, machine_.config, options);
     }
     const std::vector<uint8_t> words = program::instruction_bytes(stream.instructions);

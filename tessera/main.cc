@@ -228,6 +228,7 @@ int tessera::run_command_line(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   board->add_option("--dram-bandwidth", a.board.bandwidth_bytes, "bytes a cycle, reads and writes together")
       ->check(CLI::PositiveNumber);
+  board->add_option("--dram", a.board.dram, "a preset of docs/dram.md: the card's memory with banks, rows and refresh");
   board->add_option("--write-xclbin", a.board.write_xclbin, "write the card's image to a file, and nothing else");
   board->add_flag("-v,--verbose", a.board.verbose, "say which processes come and go");
   board->prefix_command();

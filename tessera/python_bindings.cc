@@ -14,6 +14,7 @@
 #include "driver/registry.h"
 #include "driver/remote/worker.h"
 #include "isa/config.h"
+#include "isa/dram.h"
 #include "ops/python_tensor.h"
 #include "tessera/command.h"
 #include "tessera/description.h"
@@ -407,6 +408,39 @@ PYBIND11_MODULE(_tessera, m) {
       rows.append(row);
     }
     return rows;
+  });
+  m.def("dram_presets", &isa::dram_presets);
+  m.def("dram_preset", [](const std::string& preset) {
+    const isa::DramSpec s = isa::dram_preset(preset);
+    py::dict found;
+    found["parts"] = std::string(s.parts);
+    found["phy"] = std::string(s.phy);
+    found["clock_mhz"] = s.clock_mhz;
+    found["peak_bytes"] = s.peak_bytes();
+    const std::pair<const char*, int> numbers[] = {{"phases", s.phases},
+                                                   {"burst", s.burst},
+                                                   {"banks", s.banks},
+                                                   {"columns", s.columns},
+                                                   {"tRP", s.t_rp},
+                                                   {"tRCD", s.t_rcd},
+                                                   {"tWR", s.t_wr},
+                                                   {"tWTR", s.t_wtr},
+                                                   {"tREFI", s.t_refi},
+                                                   {"tRFC", s.t_rfc},
+                                                   {"tFAW", s.t_faw},
+                                                   {"tCCD", s.t_ccd},
+                                                   {"tRRD", s.t_rrd},
+                                                   {"tRC", s.t_rc},
+                                                   {"tRAS", s.t_ras},
+                                                   {"write_cas", s.write_cas},
+                                                   {"read_latency", s.read_latency},
+                                                   {"write_latency", s.write_latency}};
+    for (const auto& [name, value] : numbers) found[name] = value;
+    return found;
+  });
+  m.def("dram_figures", [](const std::string& preset, int beat_bytes) {
+    const isa::DramFigures figures = isa::dram_figures(isa::dram_preset(preset), beat_bytes);
+    return py::make_tuple(figures.latency_cycles, figures.bandwidth_bytes);
   });
   m.def("operator_names", [] { return compiler::operator_names(); });
   m.def("backends", [] {

@@ -271,6 +271,7 @@ std::string run_report_json(const RunFacts& facts) {
   out["machine"] = machine_of(facts.artifact->config);
   out["compiler"] = facts.artifact->producer;
   out["dram"] = {{"latency_cycles", facts.dram_latency}, {"bandwidth_bytes", facts.dram_bandwidth}};
+  if (!facts.dram.empty()) out["dram"]["preset"] = facts.dram;
   const Timeline timeline = timeline_of(*facts.artifact, *facts.run);
   if (!timeline.instructions.empty()) {
     out["timeline"] = timeline_json(timeline, *facts.run);

@@ -19,6 +19,7 @@ struct RunFacts {
   std::string model;   // the file's name without its folder; empty where there is none
   std::string device;  // as it was asked for
   int64_t dram_latency = 0, dram_bandwidth = 0;
+  std::string dram;                      // a preset; empty: the ideal
   std::string statistics;                // statistics_json
   const nn::Listing* graph = nullptr;    // of the ONNX model; null: an artifact ran
   const runtime::Report* run = nullptr;  // null: nothing ran on a machine

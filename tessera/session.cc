@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "compiler/litert/states.h"
 #include "driver/registry.h"
+#include "isa/dram.h"
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
 #include "tessera/kept_programs.h"
@@ -543,8 +544,16 @@ const program::Artifact& Session::artifact() {
 
 namespace {
 
+/// Of a real DRAM.
+std::optional<isa::DramFigures> dram_figures(const SessionOptions& options, const isa::MachineConfig& config) {
+  const auto given = options.device_options.find("dram");
+  if (given == options.device_options.end() || given->second == compiler::CompileOptions().dram) return std::nullopt;
+  return isa::dram_figures(isa::dram_preset(given->second), config.axi_bytes);
+}
+
 /// Cycles to the first data.
-int64_t dram_latency(const SessionOptions& options) {
+int64_t dram_latency(const SessionOptions& options, const isa::MachineConfig& config) {
+  if (const auto real = dram_figures(options, config)) return real->latency_cycles;
   const auto given = options.device_options.find("latency");
   return given == options.device_options.end() ? compiler::CompileOptions().dram_latency
                                                : std::strtoll(given->second.c_str(), nullptr, 10);
@@ -553,6 +562,7 @@ int64_t dram_latency(const SessionOptions& options) {
 /// Bytes that the memory moves in a cycle, reads and writes together.
 uint64_t dram_bandwidth(const SessionOptions& options, const isa::MachineConfig& config) {
   const auto width = static_cast<uint64_t>(config.axi_bytes);
+  if (const auto real = dram_figures(options, config)) return static_cast<uint64_t>(real->bandwidth_bytes);
   const auto given = options.device_options.find("bandwidth");
   if (given == options.device_options.end()) return width;
   const uint64_t value = std::strtoull(given->second.c_str(), nullptr, 10);
@@ -584,7 +594,8 @@ std::string Session::report_json() const {
   if (s.last->executor) {
     facts.artifact = &s.last->executor->artifact();
     facts.run = &s.last->executor->report();
-    facts.dram_latency = dram_latency(s.options);
+    facts.dram_latency = dram_latency(s.options, facts.artifact->config);
+    if (const auto real = dram_figures(s.options, facts.artifact->config)) facts.dram = real->cost.preset;
     facts.dram_bandwidth = static_cast<int64_t>(dram_bandwidth(s.options, facts.artifact->config));
   }
   return run_report_json(facts);

@@ -59,7 +59,7 @@ Tuning::Tuning(const compiler::ModelSource& model, SessionOptions options) {
     import.shapes.insert(batches.begin(), batches.end());
     read = imported();
   }
-  const npu::Options npu = compiler::npu_options(options.compile);
+  const npu::Options npu = compiler::npu_options(options.compile, config_);
   std::string all;
   std::map<std::string, int64_t> named;
   for (npu::Graph& graph : read.npu_graphs(config_, options.compile)) {
@@ -89,7 +89,7 @@ Tuning::Tuning(const compiler::ModelSource& model, SessionOptions options) {
   }
   model_key_ = digest(all);
   machine_key_ = digest(isa::to_toml(config_) + " " + std::to_string(npu.dram_latency_cycles) + " " +
-                        std::to_string(npu.dram_bandwidth_bytes));
+                        std::to_string(npu.dram_bandwidth_bytes) + npu.dram_cost.preset);
 }
 
 const Tuning::Piece& Tuning::at(size_t piece) const {

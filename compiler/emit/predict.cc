@@ -65,6 +65,7 @@ class Replay {
         written_(latency_ + latency_ / kWriteBusy + kBurst),
         bandwidth_(dram.bandwidth_bytes > 0 ? std::min<int64_t>(dram.bandwidth_bytes, config.axi_bytes)
                                             : config.axi_bytes),
+        cost_(dram.cost),
         in_flight_(std::max(1, config.reads_in_flight)),
         writes_in_flight_(std::max(1, config.writes_in_flight)) {
     number_waits();
@@ -97,7 +98,12 @@ class Replay {
   Engine& engine(isa::Engine engine) { return engines_[static_cast<size_t>(engine)]; }
 
   /// Cycles of the bus that so many beats take at the memory's bandwidth.
-  int64_t slots(int64_t beats) const { return (beats * config_.axi_bytes + bandwidth_ - 1) / bandwidth_; }
+  int64_t slots(int64_t beats) const {
+    if (cost_.beat_256ths > 0) return (beats * cost_.beat_256ths + 255) / 256;
+    return (beats * config_.axi_bytes + bandwidth_ - 1) / bandwidth_;
+  }
+  /// The same of bursts that follow one another: each leaves a bank for another, and may open a row.
+  int64_t slots(int64_t beats, int64_t bursts) const { return slots(beats) + bursts * cost_.burst_cycles; }
 
   /// What each instruction waits for, as numbers of signals from the start: the latest counts that the 16 bits can
   /// mean, as the stream is a topological order.
@@ -152,7 +158,7 @@ class Replay {
     if (words_.size() == headers_.size()) return;
     const int64_t beats = std::max<int64_t>(1, timing::fetch::word_beats(config_));
     const int64_t seen = at + timing::bus::kAddress + latency_ + timing::bus::kSeen;
-    words_.push_back({at, bus_.move(std::max(seen, words_.empty() ? 0 : words_.back().end), slots(beats))});
+    words_.push_back({at, bus_.move(std::max(seen, words_.empty() ? 0 : words_.back().end), slots(beats, 1))});
   }
 
   /// The cycle after the last word that was requested before a burst that LOAD offers in cycle `offer`: read beats come
@@ -265,7 +271,7 @@ class Replay {
                                   d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0});
     const int64_t begin = std::max(came, std::max(leave + timing::load::kStart, e.end) + d.border.ahead);
     // As many bursts may be outstanding, words of the program among them; as many runs may wait.
-    const int64_t window = std::max(((d.bursts + words_before(e)) * read_ + slots(d.beats)) / in_flight_,
+    const int64_t window = std::max(((d.bursts + words_before(e)) * read_ + slots(d.beats, d.bursts)) / in_flight_,
                                     d.waiting * read_ / timing::load::runs_waiting(config_));
     const int64_t busy = d.engine - d.border.ahead;
     const bool inp = work.writes_inp;
@@ -274,7 +280,7 @@ class Replay {
     hold(std::max(came, e.end - behind_), begin);
     const int64_t between = window < busy ? held_between(d.border, begin - came) : 0;
     const int64_t span = std::max(busy, window);
-    e.end = bus_.move(begin, slots(d.beats) + between, span, inp ? &alu_writes_ : nullptr);
+    e.end = bus_.move(begin, slots(d.beats, d.bursts) + between, span, inp ? &alu_writes_ : nullptr);
     paced_ = inp && window > busy;
     behind_ = d.border.behind + (d.beats > 0 ? 0 : behind_ + d.engine);
     delay_store(store_waits(begin) - waited);
@@ -325,11 +331,14 @@ class Replay {
 
   int64_t store(Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t begin = std::max(take + timing::transfer::kLeave + timing::store::kFirstBeat, e.end);
-    const int64_t window = (d.bursts * written_ + slots(d.beats)) / writes_in_flight_;
-    // Where reads want the bus too, reads and writes take turns.
     Engine& load = engine(isa::Engine::kLoad);
-    const auto [end, pushed] = bus_.take_turns(begin, slots(d.beats), window);
-    short_runs_ = window > slots(d.beats);
+    // Among reads a real DRAM turns for each burst, there and back.
+    const int64_t turns = load.end > begin ? d.bursts * cost_.turn_cycles : 0;
+    const int64_t beats = slots(d.beats, d.bursts) + turns;
+    const int64_t window = (d.bursts * written_ + beats) / writes_in_flight_;
+    // Where reads want the bus too, reads and writes take turns.
+    const auto [end, pushed] = bus_.take_turns(begin, beats, window);
+    short_runs_ = window > beats;
     e.end = std::max(end, begin + window);
     if (short_runs_) e.end += bus_.kept_waiting(begin, e.end);
     if (load.end > begin) load.end = bus_.move(load.end, pushed);
@@ -376,6 +385,7 @@ class Replay {
   int64_t latency_;         // of DRAM
   int64_t read_, written_;  // how long a burst without beats holds its place
   int64_t bandwidth_;       // of DRAM
+  const isa::DramCost& cost_;
   int64_t in_flight_, writes_in_flight_;
 
   std::array<Engine, isa::kEngines> engines_;

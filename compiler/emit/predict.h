@@ -12,6 +12,7 @@
 #include "compiler/emit/synchronise.h"
 #include "compiler/emit/work.h"
 #include "isa/config.h"
+#include "isa/dram.h"
 #include "isa/generated/instructions.h"
 
 namespace tessera::emit {
@@ -25,6 +26,7 @@ struct Prediction {
 struct Dram {
   int64_t latency_cycles = 100;  // from a request to its first data
   int64_t bandwidth_bytes = 0;   // a cycle, reads and writes together; 0: the width of the bus
+  isa::DramCost cost = {};       // of a real DRAM
 };
 
 /// `tags`: the layer of each instruction, below `layers`; others count to nobody. No layers: `cycles` alone are found.

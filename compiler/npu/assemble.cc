@@ -38,7 +38,7 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
                                    size_t count) {
     heed_stop(options);
     return emit::predict(emit::in_order(works, tags, config, order), count, config,
-                         {options.dram_latency_cycles, options.dram_bandwidth_bytes});
+                         {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
   if (options.forward == Forward::kNever || !judged) {

@@ -109,7 +109,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   }
   const emit::Prediction prediction =
       emit::predict(program.instructions, program.layer_of_instruction, emitter.works, program.layers.size(), config,
-                    {options.dram_latency_cycles, options.dram_bandwidth_bytes});
+                    {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
   for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
   isa::check_program(program.instructions, config);
   return program;

@@ -18,6 +18,7 @@
 #include "base/step_times.h"
 #include "compiler/schedule/chain.h"
 #include "isa/config.h"
+#include "isa/dram.h"
 #include "isa/generated/instructions.h"
 
 namespace tessera::npu {
@@ -320,6 +321,7 @@ struct Options {
   std::string judge = "replay";            // the cost model that decides among the best of them
   int64_t dram_latency_cycles = 100;       // of the memory that the program will run with: from a request to its data
   int64_t dram_bandwidth_bytes = 0;        // a cycle, reads and writes together; 0: the width of the bus
+  isa::DramCost dram_cost;                 // of a real DRAM
   std::vector<int64_t> cache_offsets;      // of Tensor::cache, bytes
   int64_t room = 0;                        // the longest past
   SearchLog* search_log = nullptr;         // receives every candidate and why the winner won (search_log.h)

@@ -70,7 +70,7 @@ Cost StreamJudge::cost(const schedule::Subject& subject, const schedule::ChainPl
 }
 
 schedule::Machine machine_of(const isa::MachineConfig& config, const Options& options) {
-  return {config, options.dram_latency_cycles, options.dram_bandwidth_bytes};
+  return {config, options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost};
 }
 
 InstructionStream synchronised(Emitter&& emitter, const isa::MachineConfig& config, size_t layers,
@@ -136,7 +136,7 @@ InstructionStream lower_stream(const isa::MachineConfig& config, const Options& 
 }
 
 Cost replay(const InstructionStream& stream, const schedule::Machine& machine) {
-  const emit::Dram dram{machine.dram_latency_cycles, machine.dram_bandwidth_bytes};
+  const emit::Dram dram{machine.dram_latency_cycles, machine.dram_bandwidth_bytes, machine.dram_cost};
   const emit::Prediction prediction =
       stream.headers.empty() ? emit::predict(stream.instructions, stream.tags, stream.works, 0, machine.config, dram)
                              : emit::predict(stream.headers, stream.tags, stream.works, 0, machine.config, dram);

@@ -406,7 +406,7 @@ std::vector<npu::Graph> Model::npu_graphs(const isa::MachineConfig& config, cons
   check_static({});
   optimise({}, is_close(options));
   std::vector<graph::AnyGraph> graphs = partition::value_graphs(*state_->module, config);
-  npu::Options npu = npu_options(options);
+  npu::Options npu = npu_options(options, config);
   npu.memo = std::make_shared<npu::SearchMemo>();
   std::vector<std::string> passes = graph::PassRegistry::instance().pipeline();
   std::erase(passes, graph::kPlaceChains);
@@ -423,7 +423,7 @@ npu::GraphBound Model::bound(const isa::MachineConfig& config, const CompileOpti
   check_static({});
   optimise({}, is_close(options));
   std::vector<graph::AnyGraph> graphs = partition::value_graphs(*state_->module, config);
-  const npu::Options npu = npu_options(options);
+  const npu::Options npu = npu_options(options, config);
   std::vector<std::string> passes = graph::PassRegistry::instance().pipeline();
   for (const char* searches : {"transpose-factors", "fold-borders", graph::kPlaceChains}) std::erase(passes, searches);
   graph::run_pipeline(passes, graphs, {config, npu});
@@ -466,7 +466,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
       throw Error(error.code(), "node '" + node + "': " + error.what());
     }
   }
-  to.npu = npu_options(options);
+  to.npu = npu_options(options, config);
   to.npu.memo = std::make_shared<npu::SearchMemo>();
   if (!options.graph.empty()) to.graphs = read_graphs(options.graph);
   npu::SearchLog search;
@@ -526,7 +526,7 @@ std::map<std::string, ops::Shape> batches_of_one(const std::vector<Port>& inputs
   return shapes;
 }
 
-npu::Options npu_options(const CompileOptions& options) {
+npu::Options npu_options(const CompileOptions& options, const isa::MachineConfig& config) {
   npu::Options to;
   to.virtual_threads = options.virtual_threads;
   to.chain = options.chains;
@@ -534,6 +534,12 @@ npu::Options npu_options(const CompileOptions& options) {
   to.traffic_weight = options.traffic_weight;
   to.dram_latency_cycles = options.dram_latency;
   to.dram_bandwidth_bytes = options.dram_bandwidth;
+  if (options.dram != CompileOptions().dram) {
+    const isa::DramFigures figures = isa::dram_figures(isa::dram_preset(options.dram), config.axi_bytes);
+    to.dram_latency_cycles = figures.latency_cycles;
+    to.dram_bandwidth_bytes = figures.bandwidth_bytes;
+    to.dram_cost = figures.cost;
+  }
   to.search = options.search;
   to.cost_model = options.cost_model;
   to.judge = options.judge;

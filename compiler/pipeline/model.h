@@ -132,7 +132,7 @@ class Model {
 std::map<std::string, ops::Shape> batches_of_one(const std::vector<Port>& inputs);
 
 /// The options of the NPU's code generator, also for a graph that is compiled or transformed alone.
-npu::Options npu_options(const CompileOptions& options);
+npu::Options npu_options(const CompileOptions& options, const isa::MachineConfig& config);
 
 /// Names of ONNX operators by what the NPU does with them: "products", "elementwise", "movements"
 /// (partition::OperatorNames).

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "compiler/text/text.h"
+#include "isa/dram.h"
 
 namespace tessera::compiler {
 namespace {
@@ -42,6 +43,10 @@ void for_each_option(Options& o, Visit&& visit) {
   visit("dram_bandwidth", "dram-bandwidth",
         "Bytes a cycle, reads and writes together, of the memory the program will run with; 0: the bus's width",
         o.dram_bandwidth, 0, 4096);
+  visit("dram", "dram",
+        "The memory the program will run with: ideal, which dram-latency and dram-bandwidth describe, or a preset of "
+        "docs/dram.md with banks, rows and refresh, such as ddr3-800x16",
+        o.dram, 0, 0);
   visit("search", "search", "Who looks for schedules", o.search, 0, 0);
   visit("cost_model", "cost-model", "What ranks schedules before the best are judged", o.cost_model, 0, 0);
   visit("judge", "judge", "The cost model that decides among the best schedules", o.judge, 0, 0);
@@ -173,11 +178,19 @@ void set_option(CompileOptions& options, std::string_view name, std::string_view
   if (name == "effort" && value != kBestEffort && value != kQuickEffort && value != kTieredEffort &&
       value != kAutoEffort)
     refuse(name, "best, quick, tiered or auto", value);
+  if (name == "dram" && value != CompileOptions().dram) isa::dram_preset(value);
 }
 
 void check_options(const CompileOptions& options) {
   CompileOptions scratch;
   for (const OptionInfo& info : option_table()) set_option(scratch, info.name, get_option(options, info.name));
+  const CompileOptions usual;
+  if (options.dram != usual.dram &&
+      (options.dram_latency != usual.dram_latency || options.dram_bandwidth != usual.dram_bandwidth)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "options 'dram_latency' and 'dram_bandwidth' are those of the ideal DRAM; '" + options.dram +
+                    "' has its own, so give one of the two");
+  }
 }
 
 std::string get_option(const CompileOptions& options, std::string_view name) {

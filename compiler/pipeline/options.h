@@ -52,6 +52,7 @@ struct CompileOptions {
   double traffic_weight = 0.2;
   int64_t dram_latency = 100;
   int64_t dram_bandwidth = 0;
+  std::string dram = "ideal";
   std::string search = "exhaustive";
   std::string cost_model = "closed-form";
   std::string judge = "replay";

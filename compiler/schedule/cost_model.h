@@ -21,6 +21,7 @@
 #include "compiler/schedule/registry.h"
 #include "compiler/schedule/schedule.h"
 #include "isa/config.h"
+#include "isa/dram.h"
 #include "isa/generated/instructions.h"
 
 namespace tessera::emit {
@@ -35,6 +36,7 @@ struct Machine {
   isa::MachineConfig config;
   int64_t dram_latency_cycles = 100;  // from a request to its first data
   int64_t dram_bandwidth_bytes = 0;   // a cycle, reads and writes together; 0: the width of the bus
+  isa::DramCost dram_cost = {};       // of a real DRAM
 
   /// Bytes that the memory moves in a cycle.
   int64_t bytes_per_cycle() const {

@@ -89,7 +89,7 @@ bool holds_graphs(const std::string& text) {
 class Compilation {
  public:
   Compilation(const Arguments& arguments, const std::string& content)
-      : machine_(isa::find_config(arguments.config)), options_(compiler::npu_options(arguments.options)) {
+      : machine_(isa::find_config(arguments.config)), options_(compiler::npu_options(arguments.options, machine_)) {
     context_.loadDialect<nn::NNDialect, mlir::func::FuncDialect>();
     if (holds_graphs(content)) {
       graphs_ = graph::graphs_from_text(content, arguments.input);

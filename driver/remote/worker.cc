@@ -33,7 +33,7 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t kDefaultMemory = uint64_t{128} << 20;
 // Of simulators, and only about their results and times; anything else names files or machines of the server.
-constexpr std::string_view kClientOptions[] = {"latency", "bandwidth", "pressure", "seed", "kernels"};
+constexpr std::string_view kClientOptions[] = {"latency", "bandwidth", "dram", "pressure", "seed", "kernels"};
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(ErrorCode::kInvalidArgument, text); }
 
@@ -271,7 +271,7 @@ class Worker {
         refuse("option '" + name.substr(0, 40) +
                "' concerns the server's machine; `tessera serve --device-option` sets it there");
       // A client does not know what stands here: memory that is slow is nothing to a machine without time.
-      const bool timing = name == "latency" || name == "bandwidth";
+      const bool timing = name == "latency" || name == "bandwidth" || name == "dram";
       if (!timing || settings_.device != "fsim") options.backend[name] = value;
     }
     for (const auto& [name, value] : settings_.options) options.backend[name] = value;

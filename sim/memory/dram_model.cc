@@ -26,6 +26,7 @@ DramModel::DramModel(const DramOptions& options, uint64_t address, uint8_t* data
     throw Error(ErrorCode::kInvalidArgument, "bandwidth is 1 to " + std::to_string(bytes) + " bytes a cycle, a beat");
   }
   bandwidth_ = options.bandwidth_bytes == 0 ? bytes : options.bandwidth_bytes;
+  if (options.spec) controller_.emplace(*options.spec, address, bytes);
 }
 
 uint8_t* DramModel::host(uint64_t address) const {
@@ -45,11 +46,104 @@ void DramModel::reset() {
   reads_.clear();
   writes_.clear();
   responses_.clear();
+  early_.clear();
   r_offered_ = false;
   b_offered_ = false;
+  if (controller_) controller_->restart();
+}
+
+void DramModel::restart() {
+  if (controller_ && idle()) controller_->restart();
+}
+
+/// The beat in front of the reads, as it will be offered.
+void DramModel::offer_read() {
+  const Burst& burst = reads_.front();
+  const uint8_t* from = fails(read_errors_, burst.address) ? nullptr : host(burst.address);
+  outputs_.r_error = from == nullptr;
+  outputs_.r_last = burst.beats == 1;
+  if (from != nullptr) {
+    std::memcpy(outputs_.r_data.data(), from, static_cast<size_t>(options_.beat_bytes));
+  } else {
+    outputs_.r_data.fill(0);
+  }
+  r_offered_ = true;
+}
+
+void DramModel::write_beat(Burst& burst, const uint8_t* data, uint64_t strobe) {
+  uint8_t* to = fails(write_errors_, burst.address) ? nullptr : host(burst.address);
+  if (to == nullptr) {
+    burst.error = true;
+  } else {
+    for (int n = 0; n < options_.beat_bytes; ++n) {
+      if (strobe >> n & 1) to[n] = data[n];
+    }
+  }
+  burst.address += static_cast<uint64_t>(options_.beat_bytes);
+  --burst.beats;
+  ++write_beats_;
+}
+
+/// The controller says when; data move here.
+const DramOutputs& DramModel::controlled_cycle(const DramInputs& inputs) {
+  DramOutputs& out = outputs_;
+  const DramController::Outputs ready = controller_->outputs();
+  const bool aw_refused = refused();
+  out.ar_ready = ready.ar_ready && !refused();
+  out.aw_ready = ready.aw_ready && !aw_refused;
+  // A beat may come before its burst is accepted, but not before the controller has seen it.
+  out.w_ready = ready.w_ready && !(aw_refused && writes_.empty()) && !refused();
+  if (!r_offered_ && ready.r_valid && !refused()) offer_read();
+  if (!b_offered_) b_offered_ = ready.b_valid && !refused();
+  out.r_valid = r_offered_;
+  out.b_valid = b_offered_;
+  out.b_error = b_offered_ && responses_.front().error;
+
+  DramController::Inputs in;
+  in.ar_valid = inputs.ar_valid && out.ar_ready;
+  in.ar_address = inputs.ar_address;
+  in.ar_beats = inputs.ar_beats;
+  in.r_ready = inputs.r_ready && out.r_valid;
+  in.aw_valid = inputs.aw_valid && !aw_refused;
+  in.aw_address = inputs.aw_address;
+  in.aw_beats = inputs.aw_beats;
+  in.w_valid = inputs.w_valid && out.w_ready;
+  in.b_ready = inputs.b_ready && out.b_valid;
+  controller_->clock(in);
+
+  if (in.b_ready) {
+    responses_.pop_front();
+    b_offered_ = false;
+  }
+  if (in.r_ready) {
+    Burst& burst = reads_.front();
+    burst.address += static_cast<uint64_t>(options_.beat_bytes);
+    ++read_beats_;
+    r_offered_ = false;
+    if (--burst.beats == 0) reads_.pop_front();
+  }
+  if (in.ar_valid) reads_.push_back({inputs.ar_address, inputs.ar_beats, 0, false});
+  if (in.w_valid) {
+    Beat& beat = early_.emplace_back();
+    std::memcpy(beat.data.data(), inputs.w_data, static_cast<size_t>(options_.beat_bytes));
+    beat.strobe = inputs.w_strobe;
+  }
+  if (inputs.aw_valid && out.aw_ready) writes_.push_back({inputs.aw_address, inputs.aw_beats, 0, false});
+  while (!early_.empty() && !writes_.empty()) {
+    Burst& burst = writes_.front();
+    write_beat(burst, early_.front().data.data(), early_.front().strobe);
+    early_.pop_front();
+    if (burst.beats == 0) {
+      responses_.push_back(burst);
+      writes_.pop_front();
+    }
+  }
+  ++now_;
+  return out;
 }
 
 const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
+  if (controller_) return controlled_cycle(inputs);
   DramOutputs& out = outputs_;
   out.ar_ready = reads_.size() < static_cast<size_t>(options_.reads_in_flight) && !refused();
   out.aw_ready = writes_.size() + responses_.size() < static_cast<size_t>(options_.writes_in_flight) && !refused();
@@ -61,18 +155,7 @@ const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
   // A beat that was offered stays; else reads and writes take turns where both want the bus.
   const bool read = can_read && (r_offered_ || !can_write || read_turn_);
   const bool write = can_write && !read;
-  if (read && !r_offered_) {
-    const Burst& burst = reads_.front();
-    const uint8_t* from = fails(read_errors_, burst.address) ? nullptr : host(burst.address);
-    out.r_error = from == nullptr;
-    out.r_last = burst.beats == 1;
-    if (from != nullptr) {
-      std::memcpy(out.r_data.data(), from, static_cast<size_t>(options_.beat_bytes));
-    } else {
-      out.r_data.fill(0);
-    }
-    r_offered_ = true;
-  }
+  if (read && !r_offered_) offer_read();
   out.r_valid = read;
   out.w_ready = write;
   if (!b_offered_) b_offered_ = !responses_.empty() && responses_.front().ready_cycle <= now_ && !refused();
@@ -85,19 +168,10 @@ const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
   }
   if (write) {
     Burst& burst = writes_.front();
-    uint8_t* to = fails(write_errors_, burst.address) ? nullptr : host(burst.address);
-    if (to == nullptr) {
-      burst.error = true;
-    } else {
-      for (int n = 0; n < options_.beat_bytes; ++n) {
-        if (inputs.w_strobe >> n & 1) to[n] = inputs.w_data[n];
-      }
-    }
-    burst.address += static_cast<uint64_t>(options_.beat_bytes);
+    write_beat(burst, inputs.w_data, inputs.w_strobe);
     budget_ -= options_.beat_bytes;
-    ++write_beats_;
     read_turn_ = true;
-    if (--burst.beats == 0) {
+    if (burst.beats == 0) {
       responses_.push_back({burst.address, 0, now_ + static_cast<uint64_t>(options_.latency_cycles), burst.error});
       writes_.pop_front();
     }

@@ -2,22 +2,29 @@
 // DRAM behind an AXI4 port, one cycle at a time; the one model of memory time that the SystemC model and the Verilated
 // RTL share. Enters: what the machine drives in a cycle. Leaves: what the memory answers in the same cycle.
 //
-// Rules. One beat of beat_bytes, read or write, moves in a cycle; where both could, they alternate. With a bandwidth b
-// below beat_bytes, a budget grows by b a cycle up to beat_bytes + b - 1, a beat is offered (a write taken) only when
-// the budget holds beat_bytes, and takes them when it moves: n beats in a row take n * beat_bytes / b cycles, rounded
-// up, and idle cycles are not saved for later. A read burst that is accepted in cycle c has its first beat in cycle c +
-// latency or later; beats come in the order of the bursts. The response of a write burst comes latency cycles after its
-// last beat or later. A write is visible to every beat that is read in a later cycle. What has been offered (r, b)
-// stays until it is taken. With pressure_percent, each new offer and each readiness is refused with that probability,
-// from `seed`. Outside the storage, and in the ranges of fail_reads() and fail_writes(), the answer is an error: reads
-// give zeros, writes change nothing.
+// With a `spec` the cycles are those of a real DRAM and its controller (dram_controller.h). A write is in the storage
+// as soon as its beat and its burst are accepted.
+//
+// Rules without one, the ideal DRAM. One beat of beat_bytes, read or write, moves in a cycle; where both could, they
+// alternate. With a bandwidth b below beat_bytes, a budget grows by b a cycle up to beat_bytes + b - 1, a beat is
+// offered (a write taken) only when the budget holds beat_bytes, and takes them when it moves: n beats in a row take n
+// * beat_bytes / b cycles, rounded up, and idle cycles are not saved for later. A read burst that is accepted in cycle
+// c has its first beat in cycle c + latency or later; beats come in the order of the bursts. The response of a write
+// burst comes latency cycles after its last beat or later. A write is visible to every beat that is read in a later
+// cycle. What has been offered (r, b) stays until it is taken. With pressure_percent, each new offer and each readiness
+// is refused with that probability, from `seed`. Outside the storage, and in the ranges of fail_reads() and
+// fail_writes(), the answer is an error: reads give zeros, writes change nothing.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <random>
 #include <vector>
+
+#include "isa/dram.h"
+#include "sim/memory/dram_controller.h"
 
 namespace tessera::sim {
 
@@ -29,6 +36,7 @@ struct DramOptions {
   int writes_in_flight = 64;
   int pressure_percent = 0;
   uint64_t seed = 0;
+  std::optional<isa::DramSpec> spec = std::nullopt;  // a real DRAM; latency, bandwidth and bursts are then its own
 };
 
 /// What the machine drives in one cycle. Addresses of bursts are multiples of beat_bytes.
@@ -71,6 +79,10 @@ class DramModel {
   /// Forgets the bursts in flight, as a reset of the bus does; storage keeps what has been written.
   void reset();
 
+  /// A program begins: a real DRAM has all rows closed and a whole refresh interval before it, so that cycles do not
+  /// depend on earlier programs.
+  void restart();
+
   /// Reads (writes) that touch [first, last] are answered with an error.
   void fail_reads(uint64_t first, uint64_t last) { read_errors_.push_back({first, last}); }
   void fail_writes(uint64_t first, uint64_t last) { write_errors_.push_back({first, last}); }
@@ -79,6 +91,8 @@ class DramModel {
   uint64_t read_beats() const { return read_beats_; }
   uint64_t write_beats() const { return write_beats_; }
   bool idle() const { return reads_.empty() && writes_.empty() && responses_.empty(); }
+  /// Of a real DRAM: where its cycles went.
+  const DramController::Counters* counters() const { return controller_ ? &controller_->counters() : nullptr; }
 
  private:
   struct Range {
@@ -94,6 +108,9 @@ class DramModel {
   bool refused() {
     return options_.pressure_percent > 0 && static_cast<int>(random_() % 100) < options_.pressure_percent;
   }
+  const DramOutputs& controlled_cycle(const DramInputs& inputs);
+  void offer_read();
+  void write_beat(Burst& burst, const uint8_t* data, uint64_t strobe);
   bool fails(const std::vector<Range>& errors, uint64_t address) const;
   uint8_t* host(uint64_t address) const;
 
@@ -107,6 +124,12 @@ class DramModel {
   std::deque<Burst> reads_;
   std::deque<Burst> writes_;     // bursts whose data have not all come
   std::deque<Burst> responses_;  // finished writes
+  struct Beat {
+    std::array<uint8_t, 64> data;
+    uint64_t strobe;
+  };
+  std::optional<DramController> controller_;
+  std::deque<Beat> early_;  // beats whose bursts the controller has not accepted
   DramOutputs outputs_;
   bool r_offered_ = false;
   bool b_offered_ = false;

@@ -65,8 +65,7 @@ void Fetch::offer(Cycle at) {
 }
 
 tlm::tlm_sync_enum Fetch::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
-                                          sc_core::sc_time& delay) {
-  const Cycle at = context_.agenda.cycle(delay);
+                                          sc_core::sc_time& /*delay*/) {
   if (phase == tlm::END_REQ) {
     offering_ = false;
     offer(burst_of(payload).granted + 1);
@@ -77,8 +76,8 @@ tlm::tlm_sync_enum Fetch::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm
     context_.request->trace->bursts.push_back(
         {isa::Unit::kFetch, false, burst.address, 64, burst.granted + 1, burst.first, burst.boundary - 1});
   }
-  words_.push_back({at, payload.is_response_error()});
-  take_word(at);
+  words_.push_back({burst.boundary, payload.is_response_error()});
+  take_word(burst.boundary);
   return tlm::TLM_COMPLETED;
 }
 

@@ -34,7 +34,8 @@ struct TimedRequest {
   /// Device addresses that the memory refuses to read or to write.
   std::span<const Interval> failing_reads;
   std::span<const Interval> failing_writes;
-  DramOptions timing;  // pressure and seed do not concern this model
+  DramOptions timing;           // pressure and seed do not concern this model
+  uint64_t memory_address = 0;  // of a real DRAM's first byte
   Trace* trace = nullptr;
   /// Called for each instruction as it is executed, with its work.
   std::function<void(const Work&)> observer;
@@ -48,6 +49,7 @@ struct TimedResult {
   uint64_t bytes_written = 0;
   uint64_t macs = 0;
   std::array<UnitCounters, isa::kEngines + 1> units{};  // by isa::Unit
+  DramController::Counters dram;                        // of a real DRAM
 };
 
 /// One NPU. Scratchpads keep their contents from run to run. Any thread may run any machine; runs wait for one another.

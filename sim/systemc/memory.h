@@ -3,7 +3,9 @@
 // Leaves: for each burst the cycle in which the arbiter took it (END_REQ) and in which its last beat came, or its
 // response (BEGIN_RESP). Method: reads and writes are two servers that share the data bus; a server's current burst has
 // a rate that holds until something changes (a burst begins or ends on the other side, a port gets busy), then what has
-// been done is settled and the rest planned anew.
+// been done is settled and the rest planned anew. Behind a real DRAM (sim/memory/dram_controller.h) nothing holds for
+// long: its controller is stepped cycle by cycle while anything is under way, one cycle behind the engines' turns, so
+// that all that they do in a cycle is known.
 #pragma once
 
 #include <tlm_utils/multi_passthrough_target_socket.h>
@@ -11,7 +13,9 @@
 #include <tlm>
 
 #include <functional>
+#include <optional>
 
+#include "sim/memory/dram_controller.h"
 #include "sim/systemc/context.h"
 #include "sim/systemc/ring.h"
 
@@ -32,6 +36,8 @@ class BeatSide {
   virtual Ready ready(const Burst& burst) const = 0;
   /// Its first beat moves in cycle `at`, one more every `beat_cycles` if nothing holds them up.
   virtual void begun(const Burst&, Cycle /*at*/, double /*beat_cycles*/) {}
+  /// Of a write: its last beat has moved, its boundary is known. The response comes later.
+  virtual void gone(Burst&) {}
 };
 
 /// What a transaction carries beside address and length. Data do not travel: the functional executor moves them.
@@ -43,6 +49,7 @@ struct Burst : tlm::tlm_extension<Burst> {
   bool run_first = false;  // of its run
   bool run_last = false;
   bool grows = false;  // more beats join it soon
+  bool ends = false;   // the last of its instruction
   uint64_t tag = 0;    // the initiator's
   BeatSide* side = nullptr;
   tlm::tlm_generic_payload* payload = nullptr;  // that carries it
@@ -87,6 +94,7 @@ class Memory : public sc_core::sc_module, public Process {
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
   bool reads_idle() const { return reads_.empty() && !offers_[0] && !offers_[1]; }
   Cycle reads_idle_from() const { return reads_idle_from_; }
+  DramController::Counters dram_counters() const { return dram_ ? dram_->counters() : DramController::Counters{}; }
 
  private:
   tlm::tlm_sync_enum nb_transport_fw(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -130,6 +138,17 @@ class Memory : public sc_core::sc_module, public Process {
   void share_bus(bool held);
   void finish_read(Cycle now);
   void finish_write(Cycle now);
+  // Behind a real DRAM.
+  void follow(Cycle now);
+  void clock_dram(Cycle cycle);
+  bool takes_beat(Cycle cycle);
+  bool gives_beat(Cycle cycle);
+  void grant_cycle(Cycle cycle, bool read_free, bool write_free);
+  void beat_taken(Cycle cycle);
+  void beat_given(Cycle cycle);
+  void share_inp(double share);
+  bool dram_busy() const;
+  Cycle first_offer() const;
   void respond(int id, Burst& burst, tlm::tlm_phase phase, Cycle at);
   bool refused(const Burst& burst) const;
   double cycles_per_beat(const Server& server, PortShares::Who who) const;
@@ -161,6 +180,20 @@ class Memory : public sc_core::sc_module, public Process {
   Cycle planned_ = 0;
   bool planned_read_ = false, planned_write_ = false;
   bool stepping_ = false;
+
+  // A real DRAM, and the registers between it and the engines. In cycle c all cycles before c have been clocked.
+  std::optional<DramController> dram_;
+  Cycle clocked_ = 0;
+  Burst* read_on_bus_ = nullptr;  // address offered
+  Burst* write_on_bus_ = nullptr;
+  uint32_t beats_waiting_ = 0;  // read beats that their owner has not taken
+  uint32_t beats_taken_ = 0;    // of the read in front
+  uint32_t beats_given_ = 0;    // of the write in front
+  double read_credit_ = 1;      // moves of the port that the engine has had
+  double groups_ahead_ = 0;     // read by STORE and not on the bus
+  Cycle last_read_ = 0;         // boundary of the read before
+  double beat_cycles_ = 1;      // of reads, lately
+  Ring<Burst*> unanswered_;     // writes whose beats have moved
 };
 
 inline Burst& burst_of(tlm::tlm_generic_payload& payload) { return *payload.get_extension<Burst>(); }

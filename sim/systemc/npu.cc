@@ -57,6 +57,7 @@ TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
     stop(context_.agenda.now() + kIdleCycles);
   }
   result.fault = fault_;
+  result.dram = memory_.dram_counters();
   if (request.trace != nullptr) {  // in the order of addresses
     std::stable_sort(request.trace->bursts.begin(), request.trace->bursts.end(),
                      [](const BurstTrace& a, const BurstTrace& b) { return a.address_cycle < b.address_cycle; });

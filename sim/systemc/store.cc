@@ -21,13 +21,14 @@ void Store::reset() {
   pieces_.clear();
   offsets_free_ = beats_free_ = responded_ = answered_ = 0;
   blocked_ = 0;
+  unanswered_ = done_ = 0;
   error_ = false;
 }
 
 Cycle Store::emit_from(const Run& run, Cycle ready) {
   const Cycle bursts = bursts_free();
   if (bursts == kNever) return kNever;
-  if (run.bytes == 0) return pieces_.empty() ? std::max(ready, bursts + 1) : kNever;
+  if (run.bytes == 0) return pieces_.empty() && unanswered_ == 0 ? std::max(ready, bursts + 1) : kNever;
   if (pieces_.size() > kOffsets) return kNever;
   return std::max({ready, bursts, offsets_free_});
 }
@@ -62,13 +63,13 @@ void Store::took(Cycle now) {
   answered_ = 0;
 }
 
-void Store::moved(Burst& burst, bool error, Cycle at) {
-  error_ = error_ || error;
+void Store::gone(Burst& burst) {
+  ++unanswered_;
   blocked_ += burst.blocked;
-  responded_ = at;
   // Beats leave the realigner a cycle before they are on the bus.
-  InstructionTrace& trace = instructions_.front().trace;
+  InstructionTrace& trace = instructions_[done_].trace;
   if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = burst.first - kWrite;
+  burst.ends = false;
   if (!burst.run_last) return;
   const Piece piece = pieces_.front();
   pieces_.pop_front();
@@ -84,12 +85,21 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
   trace.last_cycle = burst.boundary - 1 - kWrite;
   trace.stall_port_cycles += blocked;
   trace.stall_memory_cycles += waited;
-  if (!piece.last) return;
-  if (pieces_.empty() && sent()) {
+  burst.ends = piece.last;
+  done_ += piece.last ? 1 : 0;
+}
+
+void Store::moved(Burst& burst, bool error, Cycle at) {
+  error_ = error_ || error;
+  --unanswered_;
+  responded_ = at;
+  if (!burst.ends) return;
+  --done_;
+  if (pieces_.empty() && unanswered_ == 0 && sent()) {
     const Cycle answer = at + kComplete + 1 - burst.boundary;
     answered_ = at + kComplete;
     counters().stall_memory += answer;
-    trace.stall_memory_cycles += answer;
+    instructions_.front().trace.stall_memory_cycles += answer;
   }
   Item item = instructions_.front();
   instructions_.pop_front();

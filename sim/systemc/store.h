@@ -14,6 +14,7 @@ class Store : public Transfer {
   void reset() override;
 
   Ready ready(const Burst& burst) const override;
+  void gone(Burst& burst) override;
 
  protected:
   Cycle emit_from(const Run& run, Cycle ready) override;
@@ -33,8 +34,10 @@ class Store : public Transfer {
 
   Ring<Piece> pieces_;  // runs whose beats have not all moved
   Cycle offsets_free_ = 0;
-  Cycle beats_free_ = 0;  // boundary of the last beat on the bus
-  Cycle responded_ = 0;   // last response
+  Cycle beats_free_ = 0;     // boundary of the last beat on the bus
+  Cycle responded_ = 0;      // last response
+  uint32_t unanswered_ = 0;  // bursts whose beats have moved
+  uint32_t done_ = 0;        // instructions whose beats have all moved and whose responses are missing
   double blocked_ = 0;
   Cycle answered_ = 0;  // up to here only responses are missing, unless something is taken before
   bool error_ = false;

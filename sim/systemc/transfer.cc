@@ -103,9 +103,8 @@ void Transfer::grow() {
 }
 
 tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
-                                             sc_core::sc_time& delay) {
+                                             sc_core::sc_time& /*delay*/) {
   const Cycle now = context_.agenda.now();
-  const Cycle at = context_.agenda.cycle(delay);
   if (phase == tlm::END_REQ) {
     Burst& burst = burst_of(payload);
     const Cycle granted = burst.granted;
@@ -123,6 +122,7 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
     return tlm::TLM_ACCEPTED;
   }
   Burst& burst = burst_of(payload);
+  const Cycle at = burst.write ? burst.response : burst.boundary;
   if (context_.request->trace != nullptr) {
     context_.request->trace->bursts.push_back({burst.unit, burst.write, burst.address, payload.get_data_length(),
                                                burst.granted + 1, burst.first, burst.write ? at : burst.boundary - 1});

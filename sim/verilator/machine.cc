@@ -176,6 +176,7 @@ void RtlMachine::start(const RtlRequest& request, DramModel& dram) {
   write64(isa::reg::kWindowLast, request.window_last);
   write_register(isa::reg::kGie, isa::reg::kGieEnableMask, dram);
   write_register(isa::reg::kIer, isa::reg::kIerDoneMask, dram);
+  dram.restart();
   write_register(isa::reg::kApCtrl, isa::reg::kApCtrlApStartMask, dram);
 }
 

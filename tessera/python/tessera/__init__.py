@@ -154,7 +154,7 @@ class Session:
     the next, as in its interpreter; without it each run begins anew.
 
     Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
-    tessera.compile_options() returns them. dram_latency and dram_bandwidth hold for devices with time, too.
+    tessera.compile_options() returns them. dram, dram_latency and dram_bandwidth hold for devices with time, too.
     """
 
     def __init__(
@@ -187,6 +187,7 @@ class Session:
         for name, value in (
             ("latency", options.get("dram_latency") if timed else None),
             ("bandwidth", options.get("dram_bandwidth") if timed else None),
+            ("dram", options.get("dram") if timed else None),
             ("waves", wave),
         ):
             if value is not None:

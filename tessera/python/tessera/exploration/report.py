@@ -183,6 +183,7 @@ def as_json(explorer, points, front, shown, confirmed=None, device=""):
                 "machine": point.machine.parameters,
                 "dram_latency": point.machine.latency,
                 "dram_bandwidth": point.machine.bandwidth,
+                "dram": point.machine.dram,
                 "megahertz": round(point.megahertz, 3),
                 "judge": point.judge,
                 "figures": point.figures,

@@ -11,6 +11,7 @@ its machines, names each by a number, and says which are legal.
     [memory]                           # latency: cycles; bandwidth: bytes a cycle, 0 is the bus's width
     latency = [100]
     bandwidth = [0]
+    dram = ["ideal"]                   # or presets of docs/dram.md, which have a latency and a bandwidth of their own
     [clock]
     megahertz = [75]                   # default: the estimate for the machine
     [rules]
@@ -34,6 +35,7 @@ from .rules import Rule, is_number, values_of
 
 SECTIONS = ("name", "base", "machine", "memory", "clock", "rules", "constraints", "objectives")
 MEMORY = {"latency": 100, "bandwidth": 0}
+IDEAL = "ideal"
 SHIPPED = _tessera.shipped_configs()  # {name: text}
 PARAMETERS = tuple(key for key in tomllib.loads(SHIPPED["npu256"]) if key != "name")
 ABSENT = {"row_lanes": 0, "memory_parity": 0}  # what a configuration may leave out
@@ -57,6 +59,7 @@ class Machine:
     latency: int = 100
     bandwidth: int = 0
     megahertz: float | None = None
+    dram: str = IDEAL
 
     def toml(self, name="explored"):
         lines = [f'name = "{name}"'] + [f"{key} = {value}" for key, value in self.parameters.items()]
@@ -64,6 +67,8 @@ class Machine:
 
     def options(self):
         """Of a compilation for this memory, and of a device with it."""
+        if self.dram != IDEAL:
+            return {"dram": self.dram}
         found = {"dram_latency": self.latency}
         return {**found, "dram_bandwidth": self.bandwidth} if self.bandwidth else found
 
@@ -106,6 +111,17 @@ def table(content, key, known):
     return found
 
 
+def drams_of(given):
+    """The presets of [memory] dram: one name or a list."""
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise argument(f"[memory] dram = {given!r}: write the name of a preset, or a list of names")
+    for name in names:
+        if name != IDEAL:
+            _tessera.dram_figures(name, 8)
+    return list(dict.fromkeys(names))
+
+
 class Space:
     """Numbers from 0 to `size` - 1 name the combinations of all ranges; machine(number) makes one. Those that a rule or
     the machine's own limits refuse have a refusal()."""
@@ -119,7 +135,8 @@ class Space:
         self.content = {**content, "name": self.name} if "name" in content else content  # JSON has no dates
         base = {**ABSENT, **base_of(content.get("base", "npu256"))}
         machine = table(content, "machine", PARAMETERS)
-        memory = table(content, "memory", MEMORY)
+        memory = dict(table(content, "memory", (*MEMORY, "dram")))
+        self.drams = drams_of(memory.pop("dram", IDEAL))
         clock = table(content, "clock", ("megahertz",))
         self.axes, self.derived = {}, {}
         self.fixed = {key: base[key] for key in PARAMETERS if key in base and key not in machine}
@@ -127,6 +144,8 @@ class Space:
             for key, value in {**fallback, **given}.items():
                 values = values_of(value, f"[{section}] {key}")
                 (self.derived if isinstance(values, Rule) else self.axes)[key] = values
+        if len(self.drams) > 1:
+            self.axes["dram"] = list(range(len(self.drams)))
         self._order_rules()
         rules = table(content, "rules", ("require",)).get("require", [])
         if not isinstance(rules, list) or not all(isinstance(rule, str) for rule in rules):
@@ -212,7 +231,10 @@ class Space:
             int(values["latency"]),
             int(values["bandwidth"]),
             values.get("megahertz"),
+            self.drams[values.get("dram", 0)],
         )
+        if machine.dram != IDEAL and {key: values[key] for key in MEMORY} != MEMORY:
+            return None, f"dram = '{machine.dram}' has a latency and a bandwidth of its own"
         if machine.latency < 1 or machine.bandwidth < 0:
             return None, f"latency = {machine.latency}, bandwidth = {machine.bandwidth}: at least 1 and 0"
         if machine.megahertz is not None and machine.megahertz <= 0:

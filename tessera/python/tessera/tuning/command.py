@@ -38,6 +38,7 @@ def arguments(words):
     parser.add_argument("--shape", action="append", default=[], help="NAME=D0,D1,...: shape of an input")
     parser.add_argument("--dram-latency", type=int, help="as of compile")
     parser.add_argument("--dram-bandwidth", type=int, help="as of compile")
+    parser.add_argument("--dram", help="as of compile")
     parser.add_argument("--json", action="store_true", help="the outcome as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     given = parser.parse_args(words)
@@ -68,6 +69,7 @@ def main(words=None):
             progress=progress,
             dram_latency=given.dram_latency,
             dram_bandwidth=given.dram_bandwidth,
+            dram=given.dram,
         )
     except tessera.Error as error:
         print(f"tessera: error ({getattr(error, 'code', 'internal')}): {error}", file=sys.stderr)

@@ -63,6 +63,8 @@ class Features:
         self.latency = float(options.get("dram_latency", DEFAULT_LATENCY))
         bus = self.machine["axi_bytes"]
         self.bandwidth = min(bus, float(options.get("dram_bandwidth", 0)) or bus)
+        if options.get("dram", "ideal") != "ideal":
+            self.latency, self.bandwidth = _tessera.dram_figures(options["dram"], bus)
         batch, into, out = (self.machine[name] for name in ("batch", "block_in", "block_out"))
         entries = (batch * into, into * out, 4 * batch * out, batch * out, batch * out, 8 * out)  # bytes
         self.entry = dict(zip(OPERANDS, entries))

@@ -167,6 +167,7 @@ def tune(
     progress=None,
     dram_latency=None,
     dram_bandwidth=None,
+    dram=None,
 ):
     """Looks for schedules of a model. model: path of an ONNX file, or its bytes. config: a machine by name or a file;
     "": what the model was quantised for, or npu256. trials: schedules of the whole model
@@ -191,7 +192,7 @@ def tune(
     if wrong := obstacle(workers):
         raise errors.argument(wrong)
     data = model if isinstance(model, bytes) else _tessera.model_bytes(os.fspath(model))
-    options = {"dram_latency": dram_latency, "dram_bandwidth": dram_bandwidth}
+    options = {"dram_latency": dram_latency, "dram_bandwidth": dram_bandwidth, "dram": dram}
     options = {name: str(value) for name, value in options.items() if value is not None}
     settings = {
         "config": text_of(config or _tessera.machine_of(data)),
