@@ -208,6 +208,22 @@ void Memory::finish_write(Cycle now) {
   respond(2, burst, tlm::BEGIN_RESP, burst.response);
 }
 
+/// Whether the queue of beats has room for all that have come, so that the bus is free though nobody takes them; else it
+/// may be so until `next`.
+bool Memory::queued_whole(Cycle now, Cycle& next) const {
+  Cycle beats = 0;
+  for (const Burst* burst : reads_) {
+    const Cycle comes = burst->granted + isa::timing::bus::kAddress + latency_;
+    if (comes > now) {
+      next = std::min(next, comes);
+      break;
+    }
+    beats += burst->beats;
+    if (beats > kBuffered) return false;
+  }
+  return true;
+}
+
 /// The read in front begins, when it may now; else when. What begins while the other side moves without a gap has the
 /// first slot. False while it holds the bus until its engine is ready.
 bool Memory::begin_read(Cycle now, Cycle& next) {
@@ -220,7 +236,7 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
   const auto [taken, port, moves] = burst.side->ready(burst);
   if (taken > now + kBuffered) {
     if (taken != kNever) next = std::min(next, taken - kBuffered);
-    return false;
+    return queued_whole(now, next);
   }
   const bool follows = read_.free == now;
   read_.begin(burst.beats + (follows ? read_.left : 0), now, port, moves);

@@ -134,6 +134,7 @@ class Memory : public sc_core::sc_module, public Process {
   void read_ahead(Cycle now);
   void plan(Cycle now);
   bool begin_read(Cycle now, Cycle& next);
+  bool queued_whole(Cycle now, Cycle& next) const;
   void begin_write(Cycle now, Cycle& next);
   void share_bus(bool held);
   void finish_read(Cycle now);
