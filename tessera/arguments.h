@@ -38,6 +38,8 @@ struct Arguments {
   std::optional<std::string> trusted_keys;
   std::string key;
   std::string calibrate, engine, preprocess;  // of a float model that is quantised first
+  bool bare_metal = false, library_math = false;  // of export
+  std::string target, rom, ram;
   BoardCommand board;
   const CLI::App* command = nullptr;  // that was given
 
