@@ -9,6 +9,8 @@ enum { kLine = 160, kMostInput = 1024, kMostOutput = 256, kMostText = 64 };
 
 static enum tessera_code opened = TESSERA_NO_NPU;
 static struct tessera_status open_status;
+static int has_run;       /* the outputs are those of a run */
+static uint32_t run_crc;  /* of its inputs */
 
 static void send(const char *text) {
   while (*text != 0) tessera_port_put((uint8_t)*text++);
@@ -226,10 +228,13 @@ static uint32_t crc_of(uint32_t crc, const uint8_t *bytes, uint32_t count) {
   return ~crc;
 }
 
-static uint32_t crc_of_header(const uint32_t *numbers) {
-  uint8_t bytes[12];
-  for (unsigned k = 0; k < 12; ++k) bytes[k] = (uint8_t)(numbers[k / 4] >> (8 * (k % 4)));
-  return crc_of(0, bytes, sizeof bytes);
+static uint32_t crc_of_words(const uint32_t *numbers, unsigned count) {
+  uint32_t crc = 0;
+  for (unsigned k = 0; k < 4 * count; ++k) {
+    const uint8_t byte = (uint8_t)(numbers[k / 4] >> (8 * (k % 4)));
+    crc = crc_of(crc, &byte, 1);
+  }
+  return crc;
 }
 
 /* Up to `count` numbers behind a word; returns whether the line holds exactly these. */
@@ -275,17 +280,22 @@ static void take_input(const struct tessera_model *model, const char *arguments)
     }
     frame[k] = (uint8_t)byte;
   }
-  if (crc_of(crc_of_header(numbers), frame, numbers[2]) != numbers[3]) {
+  if (crc_of(crc_of_words(numbers, 3), frame, numbers[2]) != numbers[3]) {
     fail(TESSERA_BAD_FRAME, "an input frame came garbled; send it again");
     return;
   }
+  has_run = 0; /* outputs may share the memory of inputs */
   memcpy((uint8_t *)model->inputs[numbers[0]].data + numbers[1], frame, numbers[2]);
   answer(&status);
 }
 
 static void give_output(const struct tessera_model *model, const char *arguments) {
   struct tessera_status status = {0};
-  uint32_t numbers[3];
+  uint32_t numbers[4];
+  if (!has_run) {
+    fail(TESSERA_BAD_COMMAND, "there are no outputs: run has not come since the last input");
+    return;
+  }
   if (!numbers_of(arguments, numbers, 3) || !inside(model->outputs, model->output_count, numbers, kMostOutput)) {
     fail(TESSERA_BAD_FRAME, "the request of an output is garbled or outside of the output; send it again");
     return;
@@ -294,7 +304,8 @@ static void give_output(const struct tessera_model *model, const char *arguments
   send("bytes ");
   for (uint32_t k = 0; k < numbers[2]; ++k) send_hexadecimal(bytes[k], 2);
   send(" ");
-  send_number(crc_of(crc_of_header(numbers), bytes, numbers[2]));
+  numbers[3] = run_crc;
+  send_number(crc_of(crc_of_words(numbers, 4), bytes, numbers[2]));
   send("\n");
   answer(&status);
 }
@@ -319,14 +330,24 @@ static void show_output(const struct tessera_tensor *tensor) {
   send("\n");
 }
 
-static void run(const struct tessera_model *model) {
+static void run(const struct tessera_model *model, const char *arguments) {
   struct tessera_status status;
+  uint32_t wanted, crc = 0;
+  const int named = numbers_of(arguments, &wanted, 1);
+  for (unsigned k = 0; k < model->input_count; ++k) crc = crc_of(crc, model->inputs[k].data, model->inputs[k].bytes);
+  if (named ? wanted != crc : *arguments != 0) {
+    fail(TESSERA_BAD_FRAME, "memory holds other inputs than those of the run; send them again");
+    return;
+  }
   if (opened != TESSERA_OK) opened = tessera_open(model, &open_status);
   if (opened != TESSERA_OK) {
     answer(&open_status);
     return;
   }
+  has_run = 0;
   if (tessera_run(model, &status) == TESSERA_OK) {
+    has_run = 1;
+    run_crc = crc;
     for (unsigned k = 0; k < model->output_count; ++k) show_output(&model->outputs[k]);
     send("cycles ");
     send_number(tessera_cycles());
@@ -375,8 +396,8 @@ void tessera_console_once(const struct tessera_model *model) {
     take_input(model, input);
   else if (output != 0)
     give_output(model, output);
-  else if (start != 0 && *start == 0)
-    run(model);
+  else if (start != 0)
+    run(model, start);
   else if (about != 0 && *about == 0)
     info(model);
   else

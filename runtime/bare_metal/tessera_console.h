@@ -20,11 +20,13 @@ void tessera_port_put(uint8_t byte);
  *
  *     info                              what the firmware is: name, machine, identity, inputs, outputs
  *     input K OFFSET BYTES CRC          then BYTES raw bytes (at most 1024) for input K from OFFSET on
- *     run                               one run: outputs as text, the class, cycles of the NPU
- *     output K OFFSET BYTES             these bytes (at most 256) in hexadecimal, and CRC
+ *     run [INPUTS]                      one run: outputs as text, the class, cycles of the NPU
+ *     output K OFFSET BYTES             these bytes (at most 256) of the last run in hexadecimal, and CRC
  *
  * Numbers are decimal. CRC is the CRC-32 of IEEE 802.3 over K, OFFSET and BYTES as 32-bit little-endian words and the
- * bytes. After an error what is left of the line is thrown away until nothing comes for a while. */
+ * bytes; that of an output has INPUTS as a fourth word, the CRC-32 of all bytes of all inputs. With INPUTS a run begins
+ * only when memory holds just these. After an error what is left of the line is thrown away until nothing comes for a
+ * while. */
 void tessera_console(const struct tessera_model *model);
 
 /* One command; returns when it has been answered. */

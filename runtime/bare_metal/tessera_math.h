@@ -13,7 +13,6 @@ float tessera_truncf(float x);
 float tessera_roundf(float x);
 float tessera_expf(float x);
 float tessera_expm1f(float x);
-float tessera_logf(float x);
 float tessera_log1pf(float x);
 float tessera_tanhf(float x);
 float tessera_erff(float x);
@@ -26,5 +25,6 @@ double tessera_floor(double x);
 double tessera_ceil(double x);
 double tessera_trunc(double x);
 double tessera_round(double x);
+double tessera_exp(double x);
 
 #endif

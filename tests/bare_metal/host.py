@@ -123,6 +123,10 @@ class HostFirmware:
         ctypes.c_void_p.in_dll(self.library, "host_write").value = ctypes.cast(self.write, ctypes.c_void_p).value
         self.status = Status()
 
+    def set(self, name, kind, value):
+        """A variable of the port."""
+        kind.in_dll(self.library, name).value = value
+
     def describe(self):
         line = ctypes.create_string_buffer(256)
         self.library.tessera_describe(ctypes.byref(self.status), line, ctypes.c_size_t(256))

@@ -70,6 +70,12 @@ class Line:
         line, self.pending = self.pending.split(b"\n", 1)
         return line.decode("ascii", "replace").rstrip("\r")
 
+    def drain(self):
+        """Throws away what has come."""
+        while select.select([self.reading], [], [], 0.05)[0] and os.read(self.reading, 4096):
+            pass
+        self.pending = b""
+
     def close(self):
         for descriptor in {self.reading, self.writing}:
             with contextlib.suppress(OSError):
@@ -134,9 +140,9 @@ class Firmware:
     def field(lines, key):
         return next((line[len(key) + 1 :] for line in lines if line.startswith(key + " ")), "")
 
-    def ask(self, command, data=b"", greeting=False):
+    def ask(self, command, data=b"", greeting=False, attempts=ATTEMPTS):
         """Sends a command and returns the lines of its answer, sent again when a frame came garbled."""
-        for attempt in range(ATTEMPTS):
+        for attempt in range(attempts):
             self.line.send(command.encode() + b"\n" + data)
             lines = []
             while True:
@@ -150,8 +156,10 @@ class Firmware:
             if line == "ok":
                 return lines
             _, code, text = (line.split(" ", 2) + ["", ""])[:3]
-            if code not in AGAIN or attempt + 1 == ATTEMPTS:
-                refuse("device_fault", f"the firmware says: {text} (status {code})")
+            if code not in AGAIN or attempt + 1 == attempts:
+                failure = error("device_fault", f"the firmware says: {text} (status {code})")
+                failure.status = code
+                raise failure
         return []
 
     def put(self, number, data):
@@ -160,14 +168,15 @@ class Firmware:
             crc = zlib.crc32(part, zlib.crc32(struct.pack("<III", number, offset, len(part))))
             self.ask(f"input {number} {offset} {len(part)} {crc}", part)
 
-    def get(self, number):
+    def get(self, number, inputs):
+        """An output of the run whose inputs have this CRC."""
         port, data = self.outputs[number], b""
         while len(data) < port.bytes:
-            data += self.part(number, len(data), min(MOST_OUTPUT, port.bytes - len(data)))
+            data += self.part(number, len(data), min(MOST_OUTPUT, port.bytes - len(data)), inputs)
         return np.frombuffer(data, port.dtype).reshape(port.shape)
 
-    def part(self, number, offset, count):
-        header = zlib.crc32(struct.pack("<III", number, offset, count))
+    def part(self, number, offset, count, inputs):
+        header = zlib.crc32(struct.pack("<IIII", number, offset, count, inputs))
         for _ in range(ATTEMPTS):
             words = next((line for line in self.ask(f"output {number} {offset} {count}") if line[:6] == "bytes "), "")
             with contextlib.suppress(ValueError):
@@ -191,9 +200,24 @@ class Firmware:
                     f"input '{port.name}': the firmware takes {port.dtype} {list(port.shape)}, "
                     f"got {array.dtype} {list(array.shape)}",
                 )
-            self.put(number, array.tobytes())
-        self.text = self.ask("run")
-        return {port.name: self.get(number) for number, port in enumerate(self.outputs)}
+        crc = 0
+        for port in self.inputs:
+            crc = zlib.crc32(np.asarray(feeds[port.name]).tobytes(), crc)
+        self.text = self.ask_run(feeds, crc)
+        return {port.name: self.get(number, crc) for number, port in enumerate(self.outputs)}
+
+    def ask_run(self, feeds, crc):
+        """Sends the inputs and runs, from the inputs on again where the firmware holds others: a run of its own, from a
+        garbled line, may have written over them."""
+        for attempt in range(ATTEMPTS):
+            for number, port in enumerate(self.inputs):
+                self.put(number, np.asarray(feeds[port.name]).tobytes())
+            try:
+                return self.ask(f"run {crc}", attempts=1)
+            except Error as failure:
+                if getattr(failure, "status", None) not in AGAIN or attempt + 1 == ATTEMPTS:
+                    raise
+        return []
 
 
 class Qemu:
@@ -217,7 +241,7 @@ class Qemu:
         self.machine = _tessera.RegisterMachine(config, [(ORIGIN, ctypes.addressof(self.first), size)])
         self.stop = threading.Event()
         self.process = subprocess.Popen(
-            [program, "-M", "virt,memory-backend=ram", "-m", str(size), "-bios", "none", "-kernel", str(elf)]
+            [program, "-M", "virt,memory-backend=ram", "-m", f"{size >> 10}K", "-bios", "none", "-kernel", str(elf)]
             + ["-object", f"memory-backend-file,id=ram,size={size},mem-path={self.file.name},share=on"]
             + ["-display", "none", "-monitor", "none", "-serial", "stdio"],
             stdin=subprocess.PIPE,
