@@ -215,7 +215,7 @@ int tessera::run_command_line(int argc, char** argv) {
   export_->add_option("--rom", a.rom, "bytes of read-only memory there are (64K, 2M); refuses what does not fit");
   export_->add_option("--ram", a.ram, "bytes of memory there are; without --rom they hold the firmware too");
   export_->add_flag("--library-math", a.library_math,
-                    "functions that the runtime has not (log, pow, sin, ...) from the firmware's C library");
+                    "functions that the runtime has not (pow, sin, cos, ...) from the firmware's C library");
   common(export_);
   loading(export_);
   compiling(export_);

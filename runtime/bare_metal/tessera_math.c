@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fma, sqrt and the roundings are exact by construction, in integers. exp and erf repeat the method of glibc 2.27 and
- * later operation by operation (exp in float64 with fused products, by a table; erf by rational functions), expm1, log1p
- * and tanh that of fdlibm. To be compiled without contraction of floating-point expressions. */
+/* fma, sqrt and the roundings are exact by construction, in integers. exp, log and erf repeat the method of glibc 2.27
+ * and later operation by operation, with its constants (exp and log in float64 with fused products, by tables; erf by
+ * rational functions), expm1, log1p and tanh that of fdlibm. To be compiled without contraction of floating-point expressions. */
 #include "tessera_math.h"
 
 #include <stdint.h>
@@ -449,6 +449,33 @@ double tessera_exp(double x) {
   const double part = tessera_fma(square * square, tessera_fma(r, 0x1.1111167a4d017p-7, 0x1.55555cf172b91p-5), low);
   if (magnitude >= (UINT64_C(0x408) << 52)) return exp_of_extremes(scale, step, part); /* from 512 on */
   return tessera_fma(double_of(scale), part, double_of(scale));
+}
+
+/* 1/c and log(c) of 16 numbers c between 2^-0.5 and 2^0.5. */
+static const double kLogarithms[16][2] = {
+    {0x1.661ec79f8f3bep+0, -0x1.57bf7808caadep-2}, {0x1.571ed4aaf883dp+0, -0x1.2bef0a7c06ddbp-2},
+    {0x1.49539f0f010b0p+0, -0x1.01eae7f513a67p-2}, {0x1.3c995b0b80385p+0, -0x1.b31d8a68224e9p-3},
+    {0x1.30d190c8864a5p+0, -0x1.6574f0ac07758p-3}, {0x1.25e227b0b8ea0p+0, -0x1.1aa2bc79c8100p-3},
+    {0x1.1bb4a4a1a343fp+0, -0x1.a4e76ce8c0e5ep-4}, {0x1.12358f08ae5bap+0, -0x1.1973c5a611cccp-4},
+    {0x1.0953f419900a7p+0, -0x1.252f438e10c1ep-5}, {0x1p+0, 0x0p+0},
+    {0x1.e608cfd9a47acp-1, 0x1.aa5aa5df25984p-5}, {0x1.ca4b31f026aa0p-1, 0x1.c5e53aa362eb4p-4},
+    {0x1.b2036576afce6p-1, 0x1.526e57720db08p-3}, {0x1.9c2d163a1aa2dp-1, 0x1.bc2860d224770p-3},
+    {0x1.886e6037841edp-1, 0x1.1058bc8a07ee1p-2}, {0x1.767dcf5534862p-1, 0x1.4043057b6ee09p-2}};
+
+float tessera_logf(float x) {
+  uint32_t bits = bits_of(x);
+  if (bits == 0x3F800000) return 0.0F;
+  if (is_zero(bits)) return -float_of(INFINITY32);
+  if (bits == INFINITY32 || is_nan(bits)) return x + x;
+  if ((bits & SIGN32) != 0) return float_of(INFINITY32 | 0x400000);
+  if (bits < 0x800000) bits = bits_of(x * 0x1p23F) - (UINT32_C(23) << 23);
+  const uint32_t moved = bits - 0x3F330000;
+  const double *near = kLogarithms[moved >> 19 & 15];
+  const double octaves = (int32_t)moved >> 23;
+  const double r = tessera_fma((double)float_of(bits - (moved & UINT32_C(0xFF800000))), near[0], -1.0);
+  const double high = tessera_fma(octaves, 0x1.62e42fefa39efp-1, near[1]), square = r * r;
+  const double low = tessera_fma(-0x1.00ea348b88334p-2, square, tessera_fma(0x1.5575b0be00b6ap-2, r, -0x1.ffffef20a4123p-2));
+  return (float)tessera_fma(low, square, high + r);
 }
 
 /* c[0] + x * (c[1] + x * ...), each step rounded twice. */

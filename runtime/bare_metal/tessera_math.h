@@ -13,6 +13,7 @@ float tessera_truncf(float x);
 float tessera_roundf(float x);
 float tessera_expf(float x);
 float tessera_expm1f(float x);
+float tessera_logf(float x);
 float tessera_log1pf(float x);
 float tessera_tanhf(float x);
 float tessera_erff(float x);

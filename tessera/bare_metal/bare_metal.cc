@@ -64,6 +64,7 @@ class Writer {
     put("model_data.S", data_source());
     put("tessera_registers.h", registers_header());
     put("Makefile", makefile());
+    put("machine.toml", isa::to_toml(artifact_.config));
     put("README.md", readme());
     if (needs_.npu) {
       put("instructions.bin", instructions());
@@ -420,7 +421,7 @@ class Writer {
     text += "CROSS ?= " + prefix + "\nCC := $(CROSS)gcc\nAR := $(CROSS)ar\n";
     text += "PROCESSOR ?= " + cpu.flags + "\n";
     text +=
-        "CFLAGS := $(PROCESSOR) -std=c11 -O2 -ffreestanding -ffp-contract=off -fno-tree-loop-distribute-patterns \\\n"
+        "CFLAGS := $(PROCESSOR) -std=c11 -Os -ffreestanding -ffp-contract=off -fno-tree-loop-distribute-patterns \\\n"
         "  -ffunction-sections -fdata-sections -Wall -Wextra -Werror -Wvla $(EXTRA)\n";
     if (options_.target.name == "litex-vexriscv")
       text +=

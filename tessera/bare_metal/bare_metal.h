@@ -40,7 +40,7 @@ struct Footprint {
   uint64_t instructions = 0, npu_constants = 0, cpu_constants = 0, code = 0;  // read only
   uint64_t runtime = 0;                                                       // the same, and an estimate
   uint64_t npu_arena = 0, arena = 0, stack = 0;                               // written
-  bool npu = false, soft_float = false;
+  bool npu = false, soft_float = false;                                       // soft_float: floats by functions
   uint64_t rom() const { return instructions + npu_constants + cpu_constants + code + runtime; }
   uint64_t ram() const { return npu_arena + arena + stack; }
 };

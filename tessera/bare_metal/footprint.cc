@@ -13,7 +13,10 @@ namespace tessera::bare_metal {
 
 namespace {
 
-constexpr uint64_t kRuntime = 16 << 10, kSoftFloat = 12 << 10, kStack = 8 << 10;
+// At most, of what compilers make for the processors of compiler/cpu/target.h: runtime and console, arithmetic in
+// integers, functions as exp is, and the compiler's library for floats and doubles where there are no instructions.
+constexpr uint64_t kRuntime = 14 << 10, kArithmetic = 5 << 10, kFunctions = 11 << 10, kFloats = 7 << 10,
+                   kDoubles = 11 << 10, kStack = 8 << 10;
 constexpr uint64_t kMostBytes = uint64_t{1} << 31;  // of each block: sizes and steps are 32-bit numbers
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::kUnsupported, "bare-metal export: " + why); }
@@ -74,6 +77,28 @@ void check_code(const program::Artifact& artifact, const Options& options, const
   }
 }
 
+/// Bytes of the tables in model.c, at most; `pointer`: bytes of one.
+uint64_t tables(const program::Artifact& artifact, uint64_t pointer) {
+  constexpr uint64_t kPlace = 260, kOnce = 1024;
+  uint64_t bytes = kOnce;
+  for (const program::Step& step : artifact.plans[0].steps) {
+    bytes += 24 * pointer;
+    if (const auto* npu = std::get_if<program::NpuStep>(&step)) {
+      bytes += kPlace * (npu->inputs.size() + npu->outputs.size());
+      const program::NpuProgram& program = artifact.npu_programs[static_cast<size_t>(npu->program)];
+      for (size_t pc = 1; pc < program.layer_of_instruction.size(); ++pc)
+        bytes += program.layer_of_instruction[pc] != program.layer_of_instruction[pc - 1] ? 2 * pointer : 0;
+      for (const program::Layer& layer : program.layers) bytes += layer.name.size() + 1;
+    } else if (const auto* code = std::get_if<program::CodeStep>(&step)) {
+      bytes += pointer * (code->inputs.size() + code->outputs.size() + 1);
+    }
+  }
+  for (const auto* ids : {&artifact.plans[0].inputs, &artifact.plans[0].outputs})
+    for (const int64_t id : *ids)
+      bytes += 5 * pointer + value(artifact, id).name.size() + 4 * value(artifact, id).shape.size();
+  return bytes;
+}
+
 }  // namespace
 
 Footprint footprint(const program::Artifact& artifact, const Options& options) {
@@ -113,8 +138,13 @@ Footprint footprint(const program::Artifact& artifact, const Options& options) {
   needs.npu_constants = artifact.device_constants.size();
   needs.cpu_constants = layout.constant_bytes;
   needs.code = facts.code_bytes + facts.constant_bytes;
-  needs.soft_float = !options.processor.floats;
-  needs.runtime = kRuntime + (needs.soft_float ? kSoftFloat : 0);
+  needs.soft_float = !options.processor.floats && needs.code != 0;
+  const bool functions =
+      std::any_of(facts.calls.begin(), facts.calls.end(), [](const auto& entry) { return !entry.second.empty(); });
+  needs.runtime = kRuntime + tables(artifact, options.processor.bits / 8);
+  if (needs.code != 0) needs.runtime += kArithmetic + (functions ? kFunctions : 0);
+  if (needs.soft_float) needs.runtime += kFloats;
+  if (functions && options.processor.bits == 32) needs.runtime += kDoubles;
   needs.arena = layout.bytes;
   needs.stack = kStack;
   for (const uint64_t bytes :
@@ -135,7 +165,7 @@ std::string footprint_text(const Footprint& needs, const Options& options) {
   add("constants of the NPU", needs.npu_constants, "read by the NPU");
   add("constants of the CPU", needs.cpu_constants, "");
   add("code of the CPU parts", needs.code, options.processor.name);
-  add("runtime and console", needs.runtime,
+  add("runtime, console and tables", needs.runtime,
       needs.soft_float ? "at most, with the compiler's soft-float library" : "at most");
   add("ROM", needs.rom(), "");
   add("arena of the NPU", needs.npu_arena, "shared with the NPU");

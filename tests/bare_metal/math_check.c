@@ -52,6 +52,7 @@ static void check_single(uint32_t step) {
                    {"floorf", tessera_floorf, floorf}, {"ceilf", tessera_ceilf, ceilf},
                    {"truncf", tessera_truncf, truncf}, {"roundf", tessera_roundf, roundf},
                    {"expf", tessera_expf, expf},       {"expm1f", tessera_expm1f, expm1f},
+                   {"logf", tessera_logf, logf},
                    {"log1pf", tessera_log1pf, log1pf}, {"tanhf", tessera_tanhf, tanhf},
                    {"erff", tessera_erff, erff}};
   for (unsigned k = 0; k < sizeof functions / sizeof *functions; ++k)

@@ -222,9 +222,9 @@ class Firmware:
 
 class Qemu:
     """Runs `folder`/firmware.elf of the target qemu-virt until it is closed; `line` is its serial line. Errors: io when
-    QEMU or the firmware is missing."""
+    QEMU or the firmware is missing. `config`: of the NPU, where it is not the machine that the model was compiled for."""
 
-    def __init__(self, folder, config):
+    def __init__(self, folder, config=None):
         program = shutil.which("qemu-system-riscv32")
         if program is None:
             refuse("io", "qemu-system-riscv32 is missing; install it with ./dev setup --extras bare-metal")
@@ -238,7 +238,7 @@ class Qemu:
         self.memory = mmap.mmap(self.file.fileno(), size)
         self.words = (ctypes.c_uint32 * 5).from_buffer(self.memory, size - PAGE)
         self.first = ctypes.c_uint8.from_buffer(self.memory)
-        self.machine = _tessera.RegisterMachine(config, [(ORIGIN, ctypes.addressof(self.first), size)])
+        self.machine = _tessera.RegisterMachine(config or str(Path(folder) / "machine.toml"), [(ORIGIN, ctypes.addressof(self.first), size)])
         self.stop = threading.Event()
         self.process = subprocess.Popen(
             [program, "-M", "virt,memory-backend=ram", "-m", f"{size >> 10}K", "-bios", "none", "-kernel", str(elf)]
@@ -306,7 +306,7 @@ def arguments(words):
     where.add_argument("--port", help="serial port, or tcp:HOST:PORT")
     where.add_argument("--qemu", metavar="FOLDER", help="run this folder's firmware in QEMU, the NPU simulated")
     parser.add_argument("--baud", type=int, default=115200)
-    parser.add_argument("--config", default="npu256", help="of --qemu: the machine of the NPU")
+    parser.add_argument("--config", help="of --qemu: an NPU other than the model's machine")
     parser.add_argument("--input", action="append", default=[], help="FILE or NAME=FILE (.npy, .npz); else only asks")
     parser.add_argument("-o", "--output", help="results (.npz)")
     return parser.parse_args(words)
