@@ -4,8 +4,8 @@
 #include "tessera_console.h"
 #include "tessera_port.h"
 
-static volatile uint32_t *npu(uint32_t offset) { return (volatile uint32_t *)(uintptr_t)(TESSERA_NPU_BASE + offset); }
-static volatile uint32_t *uart(uint32_t offset) { return (volatile uint32_t *)(uintptr_t)(TESSERA_UART_BASE + offset); }
+static volatile uint32_t* npu(uint32_t offset) { return (volatile uint32_t*)(uintptr_t)(TESSERA_NPU_BASE + offset); }
+static volatile uint32_t* uart(uint32_t offset) { return (volatile uint32_t*)(uintptr_t)(TESSERA_UART_BASE + offset); }
 
 enum { kRxTx = 0, kTxFull = 4, kRxEmpty = 8, kEventPending = 16, kEventReceived = 2 };
 
@@ -16,15 +16,15 @@ void tessera_port_write(uint32_t offset, uint32_t value) {
   *npu(offset) = value;
 }
 
-uint64_t tessera_port_physical(const void *address) { return (uintptr_t)address; }
+uint64_t tessera_port_physical(const void* address) { return (uintptr_t)address; }
 
-void tessera_port_clean(const void *address, size_t bytes) {
+void tessera_port_clean(const void* address, size_t bytes) {
   (void)address, (void)bytes;
   __asm__ volatile("fence" ::: "memory");
 }
 
 /* VexRiscv's instruction that empties the data cache. */
-void tessera_port_invalidate(const void *address, size_t bytes) {
+void tessera_port_invalidate(const void* address, size_t bytes) {
   (void)address, (void)bytes;
   __asm__ volatile(".word 0x500F" ::: "memory");
 }

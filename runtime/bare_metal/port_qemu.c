@@ -9,14 +9,14 @@ struct mailbox {
   uint32_t asked, answered, writes, offset, value;
 };
 
-static volatile struct mailbox *mailbox(void) { return (volatile struct mailbox *)(uintptr_t)TESSERA_MAILBOX; }
-static volatile uint8_t *uart(uint32_t offset) { return (volatile uint8_t *)(uintptr_t)(0x10000000u + offset); }
+static volatile struct mailbox* mailbox(void) { return (volatile struct mailbox*)(uintptr_t)TESSERA_MAILBOX; }
+static volatile uint8_t* uart(uint32_t offset) { return (volatile uint8_t*)(uintptr_t)(0x10000000u + offset); }
 
 enum { kData = 0, kLineStatus = 5, kReceived = 1, kSendable = 0x20 };
 
 /* Polls for an answer, about ten seconds of them; without one the register reads 0, which is no NPU. */
 static uint32_t ask(uint32_t writes, uint32_t offset, uint32_t value) {
-  volatile struct mailbox *box = mailbox();
+  volatile struct mailbox* box = mailbox();
   box->writes = writes;
   box->offset = offset;
   box->value = value;
@@ -32,14 +32,14 @@ static uint32_t ask(uint32_t writes, uint32_t offset, uint32_t value) {
 
 uint32_t tessera_port_read(uint32_t offset) { return ask(0, offset, 0); }
 void tessera_port_write(uint32_t offset, uint32_t value) { ask(1, offset, value); }
-uint64_t tessera_port_physical(const void *address) { return (uintptr_t)address; }
+uint64_t tessera_port_physical(const void* address) { return (uintptr_t)address; }
 
-void tessera_port_clean(const void *address, size_t bytes) {
+void tessera_port_clean(const void* address, size_t bytes) {
   (void)address, (void)bytes;
   __asm__ volatile("fence" ::: "memory");
 }
 
-void tessera_port_invalidate(const void *address, size_t bytes) {
+void tessera_port_invalidate(const void* address, size_t bytes) {
   (void)address, (void)bytes;
   __asm__ volatile("fence" ::: "memory");
 }

@@ -10,12 +10,12 @@
 #define TESSERA_INTERRUPT 0
 #endif
 
-void *memcpy(void *to, const void *from, size_t bytes);
-void *memset(void *to, int value, size_t bytes);
+void* memcpy(void* to, const void* from, size_t bytes);
+void* memset(void* to, int value, size_t bytes);
 
 static uint64_t cycles;
 
-static enum tessera_code report(struct tessera_status *status, enum tessera_code code, const char *name, uint64_t have,
+static enum tessera_code report(struct tessera_status* status, enum tessera_code code, const char* name, uint64_t have,
                                 uint64_t want) {
   status->code = code;
   status->name = name;
@@ -38,25 +38,26 @@ static uint64_t smaller(uint64_t a, uint64_t b) { return b < a ? b : a; }
 static uint64_t larger(uint64_t a, uint64_t b) { return a < b ? b : a; }
 
 /* The NPU may touch what lies between the first and the last byte of the model's blocks. */
-static void open_window(const struct tessera_model *model) {
+static void open_window(const struct tessera_model* model) {
   const uint64_t arena = tessera_port_physical(model->arena);
   const uint64_t instructions = tessera_port_physical(model->instructions);
   const uint64_t constants = tessera_port_physical(model->constants);
   write_wide(TESSERA_WINDOW_FIRST, smaller(smaller(arena, instructions), constants));
   write_wide(TESSERA_WINDOW_LAST, larger(larger(arena + model->arena_bytes, instructions + model->instruction_bytes),
-                                         constants + model->constant_bytes) - 1);
+                                         constants + model->constant_bytes) -
+                                      1);
 }
 
-enum tessera_code tessera_open(const struct tessera_model *model, struct tessera_status *status) {
+enum tessera_code tessera_open(const struct tessera_model* model, struct tessera_status* status) {
   memset(status, 0, sizeof *status);
   if (model->requirement_count == 0) return TESSERA_OK;
-  const void *const blocks[] = {model->arena, model->instructions, model->constants};
-  static const char *const names[] = {"arena", "instructions", "constants"};
+  const void* const blocks[] = {model->arena, model->instructions, model->constants};
+  static const char* const names[] = {"arena", "instructions", "constants"};
   for (unsigned k = 0; k < 3; ++k)
     if (tessera_port_physical(blocks[k]) % 64 != 0)
       return report(status, TESSERA_MISPLACED, names[k], tessera_port_physical(blocks[k]), 64);
   for (unsigned k = 0; k < model->requirement_count; ++k) {
-    const struct tessera_requirement *own = &model->requirements[k];
+    const struct tessera_requirement* own = &model->requirements[k];
     const uint32_t have = tessera_port_read(own->offset);
     if (have == own->value) continue;
     const enum tessera_code code = own->offset == TESSERA_MAGIC         ? TESSERA_NO_NPU
@@ -70,7 +71,7 @@ enum tessera_code tessera_open(const struct tessera_model *model, struct tessera
   return TESSERA_OK;
 }
 
-static void copy_unit(uint8_t *to, const uint8_t *from, uint32_t unit) {
+static void copy_unit(uint8_t* to, const uint8_t* from, uint32_t unit) {
   if (unit == 1)
     *to = *from;
   else
@@ -78,10 +79,10 @@ static void copy_unit(uint8_t *to, const uint8_t *from, uint32_t unit) {
 }
 
 /* Between the dense tensor and its place; the innermost axis is the loop below, the others count like an odometer. */
-static void copy_place(const struct tessera_place *place, int to_device) {
+static void copy_place(const struct tessera_place* place, int to_device) {
   uint32_t at[8] = {0};
   const unsigned last = place->rank - 1u;
-  const struct tessera_axis *inner = &place->axes[last];
+  const struct tessera_axis* inner = &place->axes[last];
   uint8_t *host = place->host, *device = place->device;
   for (;;) {
     uint8_t *h = host, *d = device;
@@ -105,28 +106,28 @@ static void copy_place(const struct tessera_place *place, int to_device) {
   }
 }
 
-static void fill_border(const struct tessera_place *place) {
+static void fill_border(const struct tessera_place* place) {
   for (int32_t n = 0; n < place->n; ++n)
     for (int32_t h = -place->top; h < place->h + place->bottom; ++h)
       for (int32_t w = -place->left; w < place->w + place->right; ++w) {
         const int inside = h >= 0 && h < place->h && w >= 0 && w < place->w;
         const int32_t begin = inside ? place->channel_bytes : 0;
-        uint8_t *pixel = place->device + (ptrdiff_t)n * place->image_pitch + (ptrdiff_t)h * place->row_pitch +
+        uint8_t* pixel = place->device + (ptrdiff_t)n * place->image_pitch + (ptrdiff_t)h * place->row_pitch +
                          (ptrdiff_t)w * place->pixel_pitch;
         if (begin < place->padded_bytes)
           memset(pixel + begin, place->border_value, (size_t)(place->padded_bytes - begin));
       }
 }
 
-static const char *layer_of(const struct tessera_program *program, uint32_t instruction) {
-  const char *name = 0;
+static const char* layer_of(const struct tessera_program* program, uint32_t instruction) {
+  const char* name = 0;
   for (uint32_t k = 0; k < program->layer_count && program->layers[k].begin <= instruction; ++k)
     name = program->layers[k].name;
   return name;
 }
 
-static enum tessera_code stopped(const struct tessera_program *program, enum tessera_code code,
-                                 struct tessera_status *status) {
+static enum tessera_code stopped(const struct tessera_program* program, enum tessera_code code,
+                                 struct tessera_status* status) {
   const uint32_t fault = tessera_port_read(TESSERA_FAULT_REGISTER);
   status->instruction = tessera_port_read(TESSERA_FAULT_PC);
   status->fault = fault & 0xF;
@@ -134,8 +135,8 @@ static enum tessera_code stopped(const struct tessera_program *program, enum tes
   return report(status, code, layer_of(program, status->instruction), program->polls, 0);
 }
 
-static enum tessera_code execute(const struct tessera_model *model, const struct tessera_program *program,
-                                 struct tessera_status *status) {
+static enum tessera_code execute(const struct tessera_model* model, const struct tessera_program* program,
+                                 struct tessera_status* status) {
   if ((tessera_port_read(TESSERA_AP_CTRL) & TESSERA_AP_IDLE) == 0) return report(status, TESSERA_BUSY, 0, 0, 0);
   write_wide(TESSERA_PROGRAM_ADDRESS, tessera_port_physical(program->instructions));
   tessera_port_write(TESSERA_INSTRUCTION_COUNT, program->instruction_count);
@@ -159,10 +160,10 @@ static enum tessera_code execute(const struct tessera_model *model, const struct
   return TESSERA_OK;
 }
 
-static enum tessera_code run_program(const struct tessera_model *model, const struct tessera_program *program,
-                                     struct tessera_status *status) {
+static enum tessera_code run_program(const struct tessera_model* model, const struct tessera_program* program,
+                                     struct tessera_status* status) {
   for (unsigned k = 0; k < program->input_count; ++k) {
-    const struct tessera_place *place = &program->inputs[k];
+    const struct tessera_place* place = &program->inputs[k];
     if (place->border) fill_border(place);
     copy_place(place, 1);
     tessera_port_clean(place->first, place->bytes);
@@ -170,19 +171,19 @@ static enum tessera_code run_program(const struct tessera_model *model, const st
   const enum tessera_code code = execute(model, program, status);
   if (code != TESSERA_OK) return code;
   for (unsigned k = 0; k < program->output_count; ++k) {
-    const struct tessera_place *place = &program->outputs[k];
+    const struct tessera_place* place = &program->outputs[k];
     tessera_port_invalidate(place->first, place->bytes);
     copy_place(place, 0);
   }
   return TESSERA_OK;
 }
 
-static enum tessera_code run_gather(const struct tessera_gather *gather, struct tessera_status *status) {
-  const uint8_t *data = gather->data;
-  uint8_t *to = gather->output;
+static enum tessera_code run_gather(const struct tessera_gather* gather, struct tessera_status* status) {
+  const uint8_t* data = gather->data;
+  uint8_t* to = gather->output;
   for (uint32_t outer = 0; outer < gather->outer; ++outer, data += (size_t)gather->rows * gather->row_bytes)
     for (uint32_t k = 0; k < gather->count; ++k, to += gather->row_bytes) {
-      int64_t index = gather->wide ? ((const int64_t *)gather->indices)[k] : ((const int32_t *)gather->indices)[k];
+      int64_t index = gather->wide ? ((const int64_t*)gather->indices)[k] : ((const int32_t*)gather->indices)[k];
       if (index < 0) index += gather->rows;
       if (index < 0 || index >= (int64_t)gather->rows)
         return report(status, TESSERA_BAD_INDEX, gather->name, k, gather->rows);
@@ -191,19 +192,19 @@ static enum tessera_code run_gather(const struct tessera_gather *gather, struct 
   return TESSERA_OK;
 }
 
-enum tessera_code tessera_run(const struct tessera_model *model, struct tessera_status *status) {
+enum tessera_code tessera_run(const struct tessera_model* model, struct tessera_status* status) {
   memset(status, 0, sizeof *status);
   cycles = 0;
   uint32_t programs = 0;
   for (unsigned k = 0; k < model->step_count; ++k) {
-    const struct tessera_step *step = &model->steps[k];
+    const struct tessera_step* step = &model->steps[k];
     enum tessera_code code = TESSERA_OK;
     if (step->kind == TESSERA_STEP_CODE) {
-      step->code((void **)step->what);
+      step->code((void**)step->what);
     } else if (step->kind == TESSERA_STEP_GATHER) {
       code = run_gather(step->what, status);
     } else if (step->kind == TESSERA_STEP_COPY) {
-      const struct tessera_copy *copy = step->what;
+      const struct tessera_copy* copy = step->what;
       memcpy(copy->to, copy->from, copy->bytes);
     } else {
       status->program = programs++;
@@ -216,13 +217,13 @@ enum tessera_code tessera_run(const struct tessera_model *model, struct tessera_
 
 uint64_t tessera_cycles(void) { return cycles; }
 
-size_t tessera_put_text(char *line, size_t size, size_t length, const char *text) {
+size_t tessera_put_text(char* line, size_t size, size_t length, const char* text) {
   while (text != 0 && *text != 0 && length + 1 < size) line[length++] = *text++;
   if (size != 0) line[length] = 0;
   return length;
 }
 
-size_t tessera_put_number(char *line, size_t size, size_t length, uint64_t number) {
+size_t tessera_put_number(char* line, size_t size, size_t length, uint64_t number) {
   char digits[21];
   unsigned at = sizeof digits - 1;
   digits[at] = 0;
@@ -233,17 +234,17 @@ size_t tessera_put_number(char *line, size_t size, size_t length, uint64_t numbe
   return tessera_put_text(line, size, length, digits + at);
 }
 
-static const char *const kFaults[] = {TESSERA_FAULT_NAMES};
-static const char *const kUnits[] = {"LOAD", "GEMM", "ALU", "STORE", "FETCH"};
+static const char* const kFaults[] = {TESSERA_FAULT_NAMES};
+static const char* const kUnits[] = {"LOAD", "GEMM", "ALU", "STORE", "FETCH"};
 
 /* "text number text": a sentence for a code of which one number says all. */
-static size_t sentence(char *line, size_t size, const char *before, uint64_t number, const char *after) {
+static size_t sentence(char* line, size_t size, const char* before, uint64_t number, const char* after) {
   size_t n = tessera_put_text(line, size, 0, before);
   n = tessera_put_number(line, size, n, number);
   return tessera_put_text(line, size, n, after);
 }
 
-static size_t where(const struct tessera_status *status, char *line, size_t size, size_t n) {
+static size_t where(const struct tessera_status* status, char* line, size_t size, size_t n) {
   n = tessera_put_text(line, size, n, " at instruction ");
   n = tessera_put_number(line, size, n, status->instruction);
   n = tessera_put_text(line, size, n, " of program ");
@@ -254,7 +255,7 @@ static size_t where(const struct tessera_status *status, char *line, size_t size
   return tessera_put_text(line, size, n, "'");
 }
 
-size_t tessera_describe(const struct tessera_status *status, char *line, size_t size) {
+size_t tessera_describe(const struct tessera_status* status, char* line, size_t size) {
   size_t n = 0;
   switch (status->code) {
     case TESSERA_OK: return tessera_put_text(line, size, 0, "no error");

@@ -33,7 +33,7 @@ enum tessera_code {
 /* What happened. `name`, `have` and `want` say which register, layer or argument; tessera_describe() makes a line. */
 struct tessera_status {
   enum tessera_code code;
-  const char *name;
+  const char* name;
   uint64_t have, want;
   uint32_t program, instruction; /* of TIMEOUT and FAULT */
   uint8_t fault, unit;           /* as the register `fault` has them */
@@ -58,12 +58,12 @@ enum tessera_type {
 
 /* An input or output: dense, row-major, in the byte order of the processor. */
 struct tessera_tensor {
-  const char *name;
-  void *data;
+  const char* name;
+  void* data;
   uint32_t bytes;
   uint8_t type; /* enum tessera_type */
   uint8_t rank;
-  const uint32_t *shape;
+  const uint32_t* shape;
 };
 
 /* One axis of a copy between a dense tensor and its place in the NPU's arena; steps are in bytes. */
@@ -75,22 +75,22 @@ struct tessera_axis {
  * [first, first + bytes) of the arena are all that is read or written. With `border` the bytes around the image and
  * behind its channels are set to `border_value`; their measures follow. */
 struct tessera_place {
-  void *host;
-  uint8_t *device; /* pixel (0, 0), channel 0 of image 0 */
-  uint8_t *first;
+  void* host;
+  uint8_t* device; /* pixel (0, 0), channel 0 of image 0 */
+  uint8_t* first;
   uint32_t bytes;
-  const struct tessera_axis *axes;
+  const struct tessera_axis* axes;
   uint32_t unit;
   uint8_t rank, border, border_value;
-  int32_t n, h, w, top, left, bottom, right;    /* images, rows, columns; border in pixels */
-  int32_t image_pitch, row_pitch, pixel_pitch;  /* bytes */
-  int32_t channel_bytes, padded_bytes;          /* of a pixel */
+  int32_t n, h, w, top, left, bottom, right;   /* images, rows, columns; border in pixels */
+  int32_t image_pitch, row_pitch, pixel_pitch; /* bytes */
+  int32_t channel_bytes, padded_bytes;         /* of a pixel */
 };
 
 /* Instructions [begin, that of the next entry) belong to a layer. */
 struct tessera_layer {
   uint32_t begin;
-  const char *name;
+  const char* name;
 };
 
 /* A program of the NPU. */
@@ -100,15 +100,15 @@ struct tessera_program {
   uint32_t polls; /* looks at the NPU before it is given up */
   const struct tessera_place *inputs, *outputs;
   uint16_t input_count, output_count;
-  const struct tessera_layer *layers;
+  const struct tessera_layer* layers;
   uint32_t layer_count;
 };
 
 /* Rows of `data` chosen by indices: `outer` blocks of `rows` rows of `row_bytes` bytes. */
 struct tessera_gather {
-  const char *name;
+  const char* name;
   const void *data, *indices;
-  void *output;
+  void* output;
   uint32_t outer, rows, row_bytes, count;
   uint8_t wide; /* indices are int64, else int32 */
 };
@@ -116,31 +116,31 @@ struct tessera_gather {
 enum tessera_step_kind { TESSERA_STEP_NPU, TESSERA_STEP_CODE, TESSERA_STEP_GATHER, TESSERA_STEP_COPY };
 
 struct tessera_copy {
-  const void *from;
-  void *to;
+  const void* from;
+  void* to;
   uint32_t bytes;
 };
 
 /* One step; `what` is a struct tessera_program, tessera_gather or tessera_copy, or the buffers of `code`. */
 struct tessera_step {
   enum tessera_step_kind kind;
-  void (*code)(void **buffers);
-  const void *what;
+  void (*code)(void** buffers);
+  const void* what;
 };
 
 /* A register of the NPU and what the model needs it to hold. */
 struct tessera_requirement {
   uint16_t offset;
   uint32_t value;
-  const char *name;
+  const char* name;
 };
 
 struct tessera_model {
   const char *name, *machine, *identity; /* identity: digest of what was exported */
   const struct tessera_tensor *inputs, *outputs;
-  const struct tessera_step *steps;
-  const struct tessera_requirement *requirements; /* of the NPU; none where no step runs on it */
-  void *arena;                                    /* of the NPU */
+  const struct tessera_step* steps;
+  const struct tessera_requirement* requirements; /* of the NPU; none where no step runs on it */
+  void* arena;                                    /* of the NPU */
   const void *instructions, *constants;
   uint32_t arena_bytes, instruction_bytes, constant_bytes;
   uint16_t input_count, output_count, step_count, requirement_count;
@@ -148,19 +148,19 @@ struct tessera_model {
 
 /* Checks the NPU against the model and cleans what the NPU reads out of the caches. Once, before the first run. Returns
  * the code, which `status` holds too. */
-enum tessera_code tessera_open(const struct tessera_model *model, struct tessera_status *status);
+enum tessera_code tessera_open(const struct tessera_model* model, struct tessera_status* status);
 
 /* One run. The inputs' data have been written before; the outputs' data are valid until the next run. */
-enum tessera_code tessera_run(const struct tessera_model *model, struct tessera_status *status);
+enum tessera_code tessera_run(const struct tessera_model* model, struct tessera_status* status);
 
 /* Cycles of the NPU in the last run, of all its programs. */
 uint64_t tessera_cycles(void);
 
 /* One line without its end, cut to `size` bytes with the closing zero. Returns its length. */
-size_t tessera_describe(const struct tessera_status *status, char *line, size_t size);
+size_t tessera_describe(const struct tessera_status* status, char* line, size_t size);
 
 /* Writers behind `length` characters of a line of `size` bytes; each returns the new length, at most size - 1. */
-size_t tessera_put_text(char *line, size_t size, size_t length, const char *text);
-size_t tessera_put_number(char *line, size_t size, size_t length, uint64_t number);
+size_t tessera_put_text(char* line, size_t size, size_t length, const char* text);
+size_t tessera_put_number(char* line, size_t size, size_t length, uint64_t number);
 
 #endif

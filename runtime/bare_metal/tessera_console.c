@@ -3,16 +3,16 @@
  * checked. */
 #include "tessera_console.h"
 
-void *memcpy(void *to, const void *from, size_t bytes);
+void* memcpy(void* to, const void* from, size_t bytes);
 
 enum { kLine = 160, kMostInput = 1024, kMostOutput = 256, kMostText = 64 };
 
 static enum tessera_code opened = TESSERA_NO_NPU;
 static struct tessera_status open_status;
-static int has_run;       /* the outputs are those of a run */
-static uint32_t run_crc;  /* of its inputs */
+static int has_run;      /* the outputs are those of a run */
+static uint32_t run_crc; /* of its inputs */
 
-static void send(const char *text) {
+static void send(const char* text) {
   while (*text != 0) tessera_port_put((uint8_t)*text++);
 }
 
@@ -106,26 +106,27 @@ static unsigned width_of(uint8_t type) {
   }
 }
 
-static const char *type_name(uint8_t type) {
-  static const char *const names[] = {"?",     "float32", "uint8",   "int8",    "uint16", "int16", "int32", "int64", "?",
-                                      "bool",  "float16", "float64", "uint32",  "uint64", "?",     "?",     "bfloat16"};
+static const char* type_name(uint8_t type) {
+  static const char* const names[] = {"?",      "float32", "uint8", "int8", "uint16",  "int16",
+                                      "int32",  "int64",   "?",     "bool", "float16", "float64",
+                                      "uint32", "uint64",  "?",     "?",    "bfloat16"};
   return names[type < sizeof names / sizeof *names ? type : 0];
 }
 
 /* The element as an integer; of floats the bits. */
-static int64_t element(const struct tessera_tensor *tensor, uint32_t k) {
-  const void *data = tensor->data;
+static int64_t element(const struct tessera_tensor* tensor, uint32_t k) {
+  const void* data = tensor->data;
   switch (tensor->type) {
-    case TESSERA_INT8: return ((const int8_t *)data)[k];
-    case TESSERA_INT16: return ((const int16_t *)data)[k];
-    case TESSERA_INT32: return ((const int32_t *)data)[k];
+    case TESSERA_INT8: return ((const int8_t*)data)[k];
+    case TESSERA_INT16: return ((const int16_t*)data)[k];
+    case TESSERA_INT32: return ((const int32_t*)data)[k];
     default: break;
   }
   switch (width_of(tensor->type)) {
-    case 8: return ((const int64_t *)data)[k];
-    case 4: return ((const uint32_t *)data)[k];
-    case 2: return ((const uint16_t *)data)[k];
-    default: return ((const uint8_t *)data)[k];
+    case 8: return ((const int64_t*)data)[k];
+    case 4: return ((const uint32_t*)data)[k];
+    case 2: return ((const uint16_t*)data)[k];
+    default: return ((const uint8_t*)data)[k];
   }
 }
 
@@ -147,7 +148,7 @@ static uint32_t widened(uint32_t bits, uint8_t type) {
   return sign | (exponent + 112) << 23 | m << 13;
 }
 
-static void send_element(const struct tessera_tensor *tensor, uint32_t k) {
+static void send_element(const struct tessera_tensor* tensor, uint32_t k) {
   const int64_t value = element(tensor, k);
   switch (tensor->type) {
     case TESSERA_FLOAT32: send_float((uint32_t)value); break;
@@ -164,18 +165,18 @@ static void send_element(const struct tessera_tensor *tensor, uint32_t k) {
 }
 
 /* A number that is larger where the element is. */
-static int64_t order_of(const struct tessera_tensor *tensor, uint32_t k) {
+static int64_t order_of(const struct tessera_tensor* tensor, uint32_t k) {
   int64_t value = element(tensor, k);
   if (tensor->type == TESSERA_FLOAT16 || tensor->type == TESSERA_BFLOAT16)
     value = widened((uint32_t)value, tensor->type);
-  const int narrow = tensor->type == TESSERA_FLOAT32 || tensor->type == TESSERA_FLOAT16 ||
-                     tensor->type == TESSERA_BFLOAT16;
+  const int narrow =
+      tensor->type == TESSERA_FLOAT32 || tensor->type == TESSERA_FLOAT16 || tensor->type == TESSERA_BFLOAT16;
   if (narrow) return (value & 0x80000000) != 0 ? -(value & 0x7FFFFFFF) : value;
   if (tensor->type == TESSERA_FLOAT64 && value < 0) return -(value & INT64_MAX);
   return value;
 }
 
-static void describe_tensor(const char *what, const struct tessera_tensor *tensor) {
+static void describe_tensor(const char* what, const struct tessera_tensor* tensor) {
   send(what);
   send(tensor->name);
   send(" ");
@@ -188,7 +189,7 @@ static void describe_tensor(const char *what, const struct tessera_tensor *tenso
   send("]");
 }
 
-static void answer(const struct tessera_status *status) {
+static void answer(const struct tessera_status* status) {
   char line[kLine];
   if (status->code == TESSERA_OK) {
     send("ok\n");
@@ -211,7 +212,7 @@ static int byte_within(uint32_t patience) {
   return -1;
 }
 
-static void fail(enum tessera_code code, const char *text) {
+static void fail(enum tessera_code code, const char* text) {
   struct tessera_status status = {0};
   status.code = code;
   status.name = text;
@@ -219,7 +220,7 @@ static void fail(enum tessera_code code, const char *text) {
   answer(&status);
 }
 
-static uint32_t crc_of(uint32_t crc, const uint8_t *bytes, uint32_t count) {
+static uint32_t crc_of(uint32_t crc, const uint8_t* bytes, uint32_t count) {
   crc = ~crc;
   for (uint32_t k = 0; k < count; ++k) {
     crc ^= bytes[k];
@@ -228,7 +229,7 @@ static uint32_t crc_of(uint32_t crc, const uint8_t *bytes, uint32_t count) {
   return ~crc;
 }
 
-static uint32_t crc_of_words(const uint32_t *numbers, unsigned count) {
+static uint32_t crc_of_words(const uint32_t* numbers, unsigned count) {
   uint32_t crc = 0;
   for (unsigned k = 0; k < 4 * count; ++k) {
     const uint8_t byte = (uint8_t)(numbers[k / 4] >> (8 * (k % 4)));
@@ -238,7 +239,7 @@ static uint32_t crc_of_words(const uint32_t *numbers, unsigned count) {
 }
 
 /* Up to `count` numbers behind a word; returns whether the line holds exactly these. */
-static int numbers_of(const char *text, uint32_t *numbers, unsigned count) {
+static int numbers_of(const char* text, uint32_t* numbers, unsigned count) {
   for (unsigned k = 0; k < count; ++k) {
     if (*text++ != ' ' || *text < '0' || *text > '9') return 0;
     uint64_t value = 0;
@@ -252,19 +253,19 @@ static int numbers_of(const char *text, uint32_t *numbers, unsigned count) {
 }
 
 /* The rest of a line behind a word, or null when the line begins otherwise. */
-static const char *behind(const char *line, const char *word) {
+static const char* behind(const char* line, const char* word) {
   while (*word != 0)
     if (*line++ != *word++) return 0;
   return line;
 }
 
-static int inside(const struct tessera_tensor *tensors, unsigned count, const uint32_t *numbers, uint32_t most) {
+static int inside(const struct tessera_tensor* tensors, unsigned count, const uint32_t* numbers, uint32_t most) {
   if (numbers[0] >= count || numbers[2] == 0 || numbers[2] > most) return 0;
   const uint32_t bytes = tensors[numbers[0]].bytes;
   return numbers[1] <= bytes && numbers[2] <= bytes - numbers[1];
 }
 
-static void take_input(const struct tessera_model *model, const char *arguments) {
+static void take_input(const struct tessera_model* model, const char* arguments) {
   static uint8_t frame[kMostInput];
   struct tessera_status status = {0};
   uint32_t numbers[4];
@@ -285,11 +286,11 @@ static void take_input(const struct tessera_model *model, const char *arguments)
     return;
   }
   has_run = 0; /* outputs may share the memory of inputs */
-  memcpy((uint8_t *)model->inputs[numbers[0]].data + numbers[1], frame, numbers[2]);
+  memcpy((uint8_t*)model->inputs[numbers[0]].data + numbers[1], frame, numbers[2]);
   answer(&status);
 }
 
-static void give_output(const struct tessera_model *model, const char *arguments) {
+static void give_output(const struct tessera_model* model, const char* arguments) {
   struct tessera_status status = {0};
   uint32_t numbers[4];
   if (!has_run) {
@@ -300,7 +301,7 @@ static void give_output(const struct tessera_model *model, const char *arguments
     fail(TESSERA_BAD_FRAME, "the request of an output is garbled or outside of the output; send it again");
     return;
   }
-  const uint8_t *bytes = (const uint8_t *)model->outputs[numbers[0]].data + numbers[1];
+  const uint8_t* bytes = (const uint8_t*)model->outputs[numbers[0]].data + numbers[1];
   send("bytes ");
   for (uint32_t k = 0; k < numbers[2]; ++k) send_hexadecimal(bytes[k], 2);
   send(" ");
@@ -310,7 +311,7 @@ static void give_output(const struct tessera_model *model, const char *arguments
   answer(&status);
 }
 
-static void show_output(const struct tessera_tensor *tensor) {
+static void show_output(const struct tessera_tensor* tensor) {
   const uint32_t count = tensor->bytes / width_of(tensor->type);
   describe_tensor("output ", tensor);
   send(":");
@@ -330,7 +331,7 @@ static void show_output(const struct tessera_tensor *tensor) {
   send("\n");
 }
 
-static void run(const struct tessera_model *model, const char *arguments) {
+static void run(const struct tessera_model* model, const char* arguments) {
   struct tessera_status status;
   uint32_t wanted, crc = 0;
   const int named = numbers_of(arguments, &wanted, 1);
@@ -356,7 +357,7 @@ static void run(const struct tessera_model *model, const char *arguments) {
   answer(&status);
 }
 
-static void info(const struct tessera_model *model) {
+static void info(const struct tessera_model* model) {
   send("model ");
   send(model->name);
   send("\nmachine ");
@@ -375,7 +376,7 @@ static void info(const struct tessera_model *model) {
   answer(&open_status);
 }
 
-void tessera_console_once(const struct tessera_model *model) {
+void tessera_console_once(const struct tessera_model* model) {
   char line[kLine];
   unsigned length = 0;
   for (;;) {
@@ -404,7 +405,7 @@ void tessera_console_once(const struct tessera_model *model) {
     fail(TESSERA_BAD_COMMAND, "a line is no command; the commands are info, input, run and output");
 }
 
-void tessera_console(const struct tessera_model *model) {
+void tessera_console(const struct tessera_model* model) {
   opened = tessera_open(model, &open_status);
   send("Tessera ");
   send(model->name);

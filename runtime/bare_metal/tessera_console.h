@@ -27,9 +27,9 @@ void tessera_port_put(uint8_t byte);
  * bytes; that of an output has INPUTS as a fourth word, the CRC-32 of all bytes of all inputs. With INPUTS a run begins
  * only when memory holds just these. After an error what is left of the line is thrown away until nothing comes for a
  * while. */
-void tessera_console(const struct tessera_model *model);
+void tessera_console(const struct tessera_model* model);
 
 /* One command; returns when it has been answered. */
-void tessera_console_once(const struct tessera_model *model);
+void tessera_console_once(const struct tessera_model* model);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fma, sqrt and the roundings are exact by construction, in integers. exp, log and erf repeat the method of glibc 2.27
  * and later operation by operation, with its constants (exp and log in float64 with fused products, by tables; erf by
- * rational functions), expm1, log1p and tanh that of fdlibm. To be compiled without contraction of floating-point expressions. */
+ * rational functions), expm1, log1p and tanh that of fdlibm. To be compiled without contraction of floating-point
+ * expressions. */
 #include "tessera_math.h"
 
 #include <stdint.h>
@@ -94,7 +95,7 @@ static double rounded_double(uint64_t sign, int exponent, uint64_t m) {
 }
 
 /* A finite float that is not 0 as m * 2^exponent with 2^23 <= m < 2^24. */
-static uint32_t parts_of_float(uint32_t bits, int *exponent) {
+static uint32_t parts_of_float(uint32_t bits, int* exponent) {
   uint32_t m = bits & 0x7FFFFF;
   int biased = (int)(bits >> 23 & 0xFF);
   if (biased == 0) {
@@ -108,7 +109,7 @@ static uint32_t parts_of_float(uint32_t bits, int *exponent) {
   return m;
 }
 
-static uint64_t parts_of_double(uint64_t bits, int *exponent) {
+static uint64_t parts_of_double(uint64_t bits, int* exponent) {
   uint64_t m = bits & UINT64_C(0xFFFFFFFFFFFFF);
   int biased = (int)(bits >> 52 & 0x7FF);
   if (biased == 0) {
@@ -228,7 +229,7 @@ double tessera_fma(double a, double b, double c) {
 }
 
 /* The root of m * 2^exponent, for a normal m of 64 bits: digit by digit, `digits` of them, and a bit for the rest. */
-static uint64_t root(uint64_t m, int *exponent, int digits) {
+static uint64_t root(uint64_t m, int* exponent, int digits) {
   if ((*exponent & 1) != 0) {
     m >>= 1; /* below 2^63 there is a bit of room: m has its lowest bits free */
     ++*exponent;
@@ -284,20 +285,20 @@ static uint64_t rounded(uint64_t bits, int mantissa, uint64_t sign, int bias, en
   if (exponent >= mantissa || magnitude == 0) return bits;
   if (exponent < 0) {
     const uint64_t half = one - (UINT64_C(1) << mantissa);
-    const int grows = how == kEven    ? magnitude > half
-                      : how == kAway  ? magnitude >= half
-                      : how == kDown  ? negative
-                      : how == kUp    ? !negative
-                                      : 0;
+    const int grows = how == kEven   ? magnitude > half
+                      : how == kAway ? magnitude >= half
+                      : how == kDown ? negative
+                      : how == kUp   ? !negative
+                                     : 0;
     return (bits & sign) | (grows ? one : 0);
   }
   const uint64_t unit = UINT64_C(1) << (mantissa - exponent), rest = magnitude & (unit - 1), half = unit >> 1;
   const int odd = (magnitude & unit) != 0 || (exponent == 0 && unit == UINT64_C(1) << mantissa);
-  const int grows = how == kEven    ? rest > half || (rest == half && odd)
-                    : how == kAway  ? rest >= half
-                    : how == kDown  ? negative && rest != 0
-                    : how == kUp    ? !negative && rest != 0
-                                    : 0;
+  const int grows = how == kEven   ? rest > half || (rest == half && odd)
+                    : how == kAway ? rest >= half
+                    : how == kDown ? negative && rest != 0
+                    : how == kUp   ? !negative && rest != 0
+                                   : 0;
   return (bits & sign) | (magnitude - rest + (grows ? unit : 0));
 }
 
@@ -413,8 +414,8 @@ static const uint64_t kPowers128[128][2] = {
     {0x3c8a64a931d185ee, 0x3fefd0765b6e4540}, {0xbc8e37bae43be3ed, 0x3fefdbfdad9cbe14},
     {0x3c77893b4d91cd9d, 0x3fefe7c1819e90d8}, {0x3c5305c14160cc89, 0x3feff3c22b8f71f1}};
 
-/* scale * (1 + part) where the scale's exponent, of `step`, is beyond that of a double. Near subnormal results the product
- * is rounded before it is added, since two sums share it. */
+/* scale * (1 + part) where the scale's exponent, of `step`, is beyond that of a double. Near subnormal results the
+ * product is rounded before it is added, since two sums share it. */
 static double exp_of_extremes(uint64_t bits, uint64_t step, double part) {
   if ((step & 0x80000000) == 0) {
     const double scale = double_of(bits - (UINT64_C(1009) << 52));
@@ -458,9 +459,9 @@ static const double kLogarithms[16][2] = {
     {0x1.30d190c8864a5p+0, -0x1.6574f0ac07758p-3}, {0x1.25e227b0b8ea0p+0, -0x1.1aa2bc79c8100p-3},
     {0x1.1bb4a4a1a343fp+0, -0x1.a4e76ce8c0e5ep-4}, {0x1.12358f08ae5bap+0, -0x1.1973c5a611cccp-4},
     {0x1.0953f419900a7p+0, -0x1.252f438e10c1ep-5}, {0x1p+0, 0x0p+0},
-    {0x1.e608cfd9a47acp-1, 0x1.aa5aa5df25984p-5}, {0x1.ca4b31f026aa0p-1, 0x1.c5e53aa362eb4p-4},
-    {0x1.b2036576afce6p-1, 0x1.526e57720db08p-3}, {0x1.9c2d163a1aa2dp-1, 0x1.bc2860d224770p-3},
-    {0x1.886e6037841edp-1, 0x1.1058bc8a07ee1p-2}, {0x1.767dcf5534862p-1, 0x1.4043057b6ee09p-2}};
+    {0x1.e608cfd9a47acp-1, 0x1.aa5aa5df25984p-5},  {0x1.ca4b31f026aa0p-1, 0x1.c5e53aa362eb4p-4},
+    {0x1.b2036576afce6p-1, 0x1.526e57720db08p-3},  {0x1.9c2d163a1aa2dp-1, 0x1.bc2860d224770p-3},
+    {0x1.886e6037841edp-1, 0x1.1058bc8a07ee1p-2},  {0x1.767dcf5534862p-1, 0x1.4043057b6ee09p-2}};
 
 float tessera_logf(float x) {
   uint32_t bits = bits_of(x);
@@ -470,16 +471,17 @@ float tessera_logf(float x) {
   if ((bits & SIGN32) != 0) return float_of(INFINITY32 | 0x400000);
   if (bits < 0x800000) bits = bits_of(x * 0x1p23F) - (UINT32_C(23) << 23);
   const uint32_t moved = bits - 0x3F330000;
-  const double *near = kLogarithms[moved >> 19 & 15];
+  const double* near = kLogarithms[moved >> 19 & 15];
   const double octaves = (int32_t)moved >> 23;
   const double r = tessera_fma((double)float_of(bits - (moved & UINT32_C(0xFF800000))), near[0], -1.0);
   const double high = tessera_fma(octaves, 0x1.62e42fefa39efp-1, near[1]), square = r * r;
-  const double low = tessera_fma(-0x1.00ea348b88334p-2, square, tessera_fma(0x1.5575b0be00b6ap-2, r, -0x1.ffffef20a4123p-2));
+  const double low =
+      tessera_fma(-0x1.00ea348b88334p-2, square, tessera_fma(0x1.5575b0be00b6ap-2, r, -0x1.ffffef20a4123p-2));
   return (float)tessera_fma(low, square, high + r);
 }
 
 /* c[0] + x * (c[1] + x * ...), each step rounded twice. */
-static float polynomial(const float *c, int count, float x) {
+static float polynomial(const float* c, int count, float x) {
   float value = c[--count];
   while (count > 0) value = c[--count] + x * value;
   return value;
@@ -488,8 +490,8 @@ static float polynomial(const float *c, int count, float x) {
 static float erf_near_zero(float x, float magnitude) {
   static const float p[] = {1.2837916613e-01F, -3.2504209876e-01F, -2.8481749818e-02F, -5.7702702470e-03F,
                             -2.3763017452e-05F};
-  static const float q[] = {1.0F, 3.9791721106e-01F, 6.5022252500e-02F, 5.0813062117e-03F, 1.3249473704e-04F,
-                            -3.9602282413e-06F};
+  static const float q[] = {
+      1.0F, 3.9791721106e-01F, 6.5022252500e-02F, 5.0813062117e-03F, 1.3249473704e-04F, -3.9602282413e-06F};
   const float slope = 1.2837916613e-01F;
   if (magnitude < 0x1p-119F) return 0.0625F * (16.0F * x + (16.0F * slope) * x);
   if (magnitude < 0x1p-28F) return x + slope * x;
@@ -500,8 +502,13 @@ static float erf_near_zero(float x, float magnitude) {
 static float erf_near_one(float magnitude) {
   static const float p[] = {-2.3621185683e-03F, 4.1485610604e-01F, -3.7220788002e-01F, 3.1834661961e-01F,
                             -1.1089469492e-01F, 3.5478305072e-02F, -2.1663755178e-03F};
-  static const float q[] = {1.0F, 1.0642088205e-01F, 5.4039794207e-01F, 7.1828655899e-02F, 1.2617121637e-01F,
-                            1.3637083583e-02F, 1.1984500103e-02F};
+  static const float q[] = {1.0F,
+                            1.0642088205e-01F,
+                            5.4039794207e-01F,
+                            7.1828655899e-02F,
+                            1.2617121637e-01F,
+                            1.3637083583e-02F,
+                            1.1984500103e-02F};
   const float s = magnitude - 1.0F;
   return 8.4506291151e-01F + polynomial(p, 7, s) / polynomial(q, 7, s);
 }
@@ -510,12 +517,25 @@ static float erf_near_one(float magnitude) {
 static float erf_tail(float magnitude) {
   static const float near_p[] = {-9.8649440333e-03F, -6.9385856390e-01F, -1.0558626175e+01F, -6.2375331879e+01F,
                                  -1.6239666748e+02F, -1.8460508728e+02F, -8.1287437439e+01F, -9.8143291473e+00F};
-  static const float near_q[] = {1.0F, 1.9651271820e+01F, 1.3765776062e+02F, 4.3456588745e+02F, 6.4538726807e+02F,
-                                 4.2900814819e+02F, 1.0863500214e+02F, 6.5702495575e+00F, -6.0424413532e-02F};
+  static const float near_q[] = {1.0F,
+                                 1.9651271820e+01F,
+                                 1.3765776062e+02F,
+                                 4.3456588745e+02F,
+                                 6.4538726807e+02F,
+                                 4.2900814819e+02F,
+                                 1.0863500214e+02F,
+                                 6.5702495575e+00F,
+                                 -6.0424413532e-02F};
   static const float far_p[] = {-9.8649431020e-03F, -7.9928326607e-01F, -1.7757955551e+01F, -1.6063638306e+02F,
                                 -6.3756646729e+02F, -1.0250950928e+03F, -4.8351919556e+02F};
-  static const float far_q[] = {1.0F, 3.0338060379e+01F, 3.2579251099e+02F, 1.5367296143e+03F, 3.1998581543e+03F,
-                                2.5530502930e+03F, 4.7452853394e+02F, -2.2440952301e+01F};
+  static const float far_q[] = {1.0F,
+                                3.0338060379e+01F,
+                                3.2579251099e+02F,
+                                1.5367296143e+03F,
+                                3.1998581543e+03F,
+                                2.5530502930e+03F,
+                                4.7452853394e+02F,
+                                -2.2440952301e+01F};
   const float s = 1.0F / (magnitude * magnitude);
   const float ratio = bits_of(magnitude) < UINT32_C(0x4036DB6E) ? polynomial(near_p, 8, s) / polynomial(near_q, 9, s)
                                                                 : polynomial(far_p, 7, s) / polynomial(far_q, 8, s);
@@ -537,8 +557,8 @@ float tessera_erff(float x) {
 static float scaled(float y, int k) { return float_of(bits_of(y) + ((uint32_t)k << 23)); }
 
 float tessera_expm1f(float x) {
-  static const float q[] = {1.0F, -3.3333335072e-02F, 1.5873016091e-03F, -7.9365076090e-05F, 4.0082177293e-06F,
-                            -2.0109921195e-07F};
+  static const float q[] = {
+      1.0F, -3.3333335072e-02F, 1.5873016091e-03F, -7.9365076090e-05F, 4.0082177293e-06F, -2.0109921195e-07F};
   const float ln2_high = 6.9313812256e-01F, ln2_low = 9.0580006145e-06F;
   const uint32_t bits = bits_of(x), magnitude = bits & ~SIGN32;
   const int negative = (bits & SIGN32) != 0;
@@ -600,8 +620,14 @@ float tessera_tanhf(float x) {
 }
 
 float tessera_log1pf(float x) {
-  static const float p[] = {0.0F, 6.6666668653e-01F, 4.0000000596e-01F, 2.8571429849e-01F, 2.2222198546e-01F,
-                            1.8183572590e-01F, 1.5313838422e-01F, 1.4798198640e-01F};
+  static const float p[] = {0.0F,
+                            6.6666668653e-01F,
+                            4.0000000596e-01F,
+                            2.8571429849e-01F,
+                            2.2222198546e-01F,
+                            1.8183572590e-01F,
+                            1.5313838422e-01F,
+                            1.4798198640e-01F};
   const float ln2_high = 6.9313812256e-01F, ln2_low = 9.0580006145e-06F;
   const uint32_t bits = bits_of(x), magnitude = bits & ~SIGN32;
   if (is_nan(bits) || bits == INFINITY32) return x + x;

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import _tessera
 import numpy as np
 import pytest
 
-import _tessera
 from tests.system.conftest import BUILD
 
 HERE = Path(__file__).resolve().parent
@@ -20,8 +20,18 @@ needs_host = pytest.mark.skipif(
     platform.machine() != "x86_64" or shutil.which("gcc") is None, reason="the host is no x86-64 with gcc"
 )
 NUMPY = {
-    **{1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool"},
-    **{10: "float16", 11: "float64", 12: "uint32", 13: "uint64"},
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
 }
 
 

@@ -6,8 +6,8 @@
 #include "tessera_console.h"
 #include "tessera_port.h"
 
-long read(int descriptor, void *bytes, size_t count);
-long write(int descriptor, const void *bytes, size_t count);
+long read(int descriptor, void* bytes, size_t count);
+long write(int descriptor, const void* bytes, size_t count);
 
 uint32_t (*host_read)(uint32_t offset);
 void (*host_write)(uint32_t offset, uint32_t value);
@@ -17,14 +17,14 @@ uint64_t host_cleaned, host_invalidated; /* bytes */
 
 uint32_t tessera_port_read(uint32_t offset) { return host_read(offset); }
 void tessera_port_write(uint32_t offset, uint32_t value) { host_write(offset, value); }
-uint64_t tessera_port_physical(const void *address) { return (uintptr_t)address + host_moved; }
+uint64_t tessera_port_physical(const void* address) { return (uintptr_t)address + host_moved; }
 
-void tessera_port_clean(const void *address, size_t bytes) {
+void tessera_port_clean(const void* address, size_t bytes) {
   (void)address;
   host_cleaned += bytes;
 }
 
-void tessera_port_invalidate(const void *address, size_t bytes) {
+void tessera_port_invalidate(const void* address, size_t bytes) {
   (void)address;
   host_invalidated += bytes;
 }

@@ -38,23 +38,21 @@ static uint64_t draw(void) {
 }
 
 static int failures;
-static void same(const char *name, double own, double library) {
+static void same(const char* name, double own, double library) {
   if (own == library ? wide_bits_of(own) == wide_bits_of(library) : own != own && library != library) return;
   if (failures++ < 20) printf("%s: %a, the C library has %a\n", name, own, library);
 }
 
 static void check_single(uint32_t step) {
   static const struct {
-    const char *name;
+    const char* name;
     float (*own)(float);
     float (*library)(float);
-  } functions[] = {{"sqrtf", tessera_sqrtf, sqrtf},    {"roundevenf", tessera_roundevenf, rintf},
-                   {"floorf", tessera_floorf, floorf}, {"ceilf", tessera_ceilf, ceilf},
-                   {"truncf", tessera_truncf, truncf}, {"roundf", tessera_roundf, roundf},
-                   {"expf", tessera_expf, expf},       {"expm1f", tessera_expm1f, expm1f},
-                   {"logf", tessera_logf, logf},
-                   {"log1pf", tessera_log1pf, log1pf}, {"tanhf", tessera_tanhf, tanhf},
-                   {"erff", tessera_erff, erff}};
+  } functions[] = {
+      {"sqrtf", tessera_sqrtf, sqrtf},    {"roundevenf", tessera_roundevenf, rintf}, {"floorf", tessera_floorf, floorf},
+      {"ceilf", tessera_ceilf, ceilf},    {"truncf", tessera_truncf, truncf},        {"roundf", tessera_roundf, roundf},
+      {"expf", tessera_expf, expf},       {"expm1f", tessera_expm1f, expm1f},        {"logf", tessera_logf, logf},
+      {"log1pf", tessera_log1pf, log1pf}, {"tanhf", tessera_tanhf, tanhf},           {"erff", tessera_erff, erff}};
   for (unsigned k = 0; k < sizeof functions / sizeof *functions; ++k)
     for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += step) {
       const float x = as_float((uint32_t)bits);
@@ -86,7 +84,8 @@ static void check_doubles(int count) {
     const uint64_t q = draw();
     if (k % 3 == 0) c = as_double(wide_bits_of(-a * b) + q % 5 - 2);
     if (k % 7 == 0) {
-      int e = (int)(wide_bits_of(a) >> 52 & 2047) + (int)(wide_bits_of(b) >> 52 & 2047) - 1023 + (int)(q >> 50) % 120 - 60;
+      int e =
+          (int)(wide_bits_of(a) >> 52 & 2047) + (int)(wide_bits_of(b) >> 52 & 2047) - 1023 + (int)(q >> 50) % 120 - 60;
       e = e < 0 ? 0 : e > 2046 ? 2046 : e;
       c = as_double((wide_bits_of(c) & 0x800FFFFFFFFFFFFF) | (uint64_t)e << 52);
     }
@@ -105,7 +104,7 @@ static void check_doubles(int count) {
   }
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   check_single(argc > 1 ? (uint32_t)atoi(argv[1]) : 20011);
   check_floats(1000000);
   check_doubles(1000000);

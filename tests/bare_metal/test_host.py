@@ -16,15 +16,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tessera
+from tessera import console
 from tests.bare_metal.host import COMMAND, HostFirmware, export, needs_host
 from tests.oracle import oracle
 from tests.system.conftest import ROOT
 from tests.system.encoder import Encoder
 from tests.system.graphs import random_network
-from tessera import console
 
 sys.path.insert(0, str(ROOT / "bench"))
-import networks  # noqa: E402
+import networks
 
 pytestmark = needs_host
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"

@@ -11,13 +11,13 @@ import onnx
 import pytest
 
 import tessera
+from tessera import console
 from tests.bare_metal.host import COMMAND, export
 from tests.bare_metal.test_host import encoder_model
 from tests.oracle import oracle
 from tests.system import test_tutorials as tutorials
 from tests.system.conftest import ROOT
 from tests.system.graphs import calibration, random_network
-from tessera import console
 
 DIGITS = ROOT / "examples" / "digits"
 needs_qemu = pytest.mark.skipif(

@@ -23,9 +23,8 @@ import time
 import zlib
 from pathlib import Path
 
-import numpy as np
-
 import _tessera
+import numpy as np
 
 from .errors import error
 
@@ -192,7 +191,7 @@ class Firmware:
         missing = {port.name for port in self.inputs} ^ set(feeds)
         if missing:
             refuse("invalid_argument", f"input '{sorted(missing)[0]}' is missing or not one of the firmware's")
-        for number, port in enumerate(self.inputs):
+        for port in self.inputs:
             array = np.asarray(feeds[port.name])
             if array.dtype != port.dtype or array.shape != port.shape:
                 refuse(
@@ -221,8 +220,8 @@ class Firmware:
 
 
 class Qemu:
-    """Runs `folder`/firmware.elf of the target qemu-virt until it is closed; `line` is its serial line. Errors: io when
-    QEMU or the firmware is missing. `config`: of the NPU, where it is not the machine that the model was compiled for."""
+    """Runs `folder`/firmware.elf of the target qemu-virt until it is closed; `line` is its serial line. `config`: of the
+    NPU, where it is not the machine that the model was compiled for. Errors: io when QEMU or the firmware is missing."""
 
     def __init__(self, folder, config=None):
         program = shutil.which("qemu-system-riscv32")
@@ -238,7 +237,9 @@ class Qemu:
         self.memory = mmap.mmap(self.file.fileno(), size)
         self.words = (ctypes.c_uint32 * 5).from_buffer(self.memory, size - PAGE)
         self.first = ctypes.c_uint8.from_buffer(self.memory)
-        self.machine = _tessera.RegisterMachine(config or str(Path(folder) / "machine.toml"), [(ORIGIN, ctypes.addressof(self.first), size)])
+        self.machine = _tessera.RegisterMachine(
+            config or str(Path(folder) / "machine.toml"), [(ORIGIN, ctypes.addressof(self.first), size)]
+        )
         self.stop = threading.Event()
         self.process = subprocess.Popen(
             [program, "-M", "virt,memory-backend=ram", "-m", f"{size >> 10}K", "-bios", "none", "-kernel", str(elf)]
