@@ -10,7 +10,7 @@
 namespace tessera::driver {
 
 struct RegisterMachine::State {
-  State(const isa::MachineConfig& config, std::vector<SharedMemory> shared) : machine(config) {
+  State(const isa::MachineConfig& config, const std::vector<SharedMemory>& shared) : machine(config) {
     for (const SharedMemory& part : shared) memory.push_back({part.address, part.bytes, part.size});
     words[isa::reg::kMagic] = isa::reg::kMagicReset;
     words[isa::reg::kIsaVersion] = static_cast<uint32_t>(isa::kIsaVersion);
@@ -62,8 +62,8 @@ struct RegisterMachine::State {
   bool done = false;
 };
 
-RegisterMachine::RegisterMachine(const isa::MachineConfig& config, std::vector<SharedMemory> memory)
-    : state_(std::make_unique<State>(config, std::move(memory))) {}
+RegisterMachine::RegisterMachine(const isa::MachineConfig& config, const std::vector<SharedMemory>& memory)
+    : state_(std::make_unique<State>(config, memory)) {}
 RegisterMachine::~RegisterMachine() = default;
 RegisterMachine::RegisterMachine(RegisterMachine&&) noexcept = default;
 RegisterMachine& RegisterMachine::operator=(RegisterMachine&&) noexcept = default;

@@ -21,7 +21,7 @@ struct SharedMemory {
 
 class RegisterMachine {
  public:
-  RegisterMachine(const isa::MachineConfig& config, std::vector<SharedMemory> memory);
+  RegisterMachine(const isa::MachineConfig& config, const std::vector<SharedMemory>& memory);
   ~RegisterMachine();
   RegisterMachine(RegisterMachine&&) noexcept;
   RegisterMachine& operator=(RegisterMachine&&) noexcept;

@@ -330,7 +330,7 @@ PYBIND11_MODULE(_tessera, m) {
              std::vector<driver::SharedMemory> parts;
              for (const auto& [address, bytes, size] : memory)
                parts.push_back({address, reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(bytes)), size});
-             return driver::RegisterMachine(isa::find_config(config), std::move(parts));
+             return driver::RegisterMachine(isa::find_config(config), parts);
            }),
            py::arg("config"), py::arg("memory"))
       .def("read", &driver::RegisterMachine::read, py::arg("offset"))

@@ -220,8 +220,8 @@ class Firmware:
 
 
 class Qemu:
-    """Runs `folder`/firmware.elf of the target qemu-virt until it is closed; `line` is its serial line. `config`: of the
-    NPU, where it is not the machine that the model was compiled for. Errors: io when QEMU or the firmware is missing."""
+    """Runs `folder`/firmware.elf of the target qemu-virt until it is closed; `line` is its serial line. `config`: of
+    the NPU, where it is not the model's machine. Errors: io when QEMU or the firmware is missing."""
 
     def __init__(self, folder, config=None):
         program = shutil.which("qemu-system-riscv32")
