@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The system around the machine. Enters: a board (a module of `boards`), a configuration, and whether the board is
+real or simulated. Leaves: a SoC of LiteX: the machine's master at LiteDRAM, its registers on the bus, a bridge for the
+host behind a checked window, and a read-only memory in which the system describes itself. There is no processor unless
+one is asked for: the host starts the DRAM by the description's list of writes.
+
+The same controller runs in simulation: its PHY's settings are those of the board's PHY, and behind the DFI stands
+LiteDRAM's own model of the memory.
+
+Map of the bus, in bytes: DRAM 0x4000_0000, machine 0x9000_0000 (isa/registers.toml), description 0x9100_0000, registers
+of LiteX 0xF000_0000; on the bridge's side alone the window, 0xE000_0000."""
+
+import importlib
+import pkgutil
+from functools import reduce
+from operator import or_
+
+import boards
+import checked_window
+import describe
+from checked_window import CheckedWindow
+from litedram.phy.model import SDRAMPHYModel
+from litex.build.generic_platform import Pins, Subsignal
+from litex.build.sim.platform import SimPlatform
+from litex.gen import ClockDomain, LiteXModule, Memory, Signal
+from litex.soc.cores.uart import RS232PHY, Stream2Wishbone
+from litex.soc.integration.soc import SoCRegion
+from litex.soc.integration.soc_core import SoCCore
+from litex.soc.interconnect import stream, wishbone
+from litex.soc.interconnect.csr import AutoCSR, CSRStatus
+from npu import Npu
+
+NPU, DESCRIPTION, CSR = 0x9000_0000, 0x9100_0000, 0xF000_0000
+SILENCE = 0.1  # seconds after which UARTBone gives up a frame that has begun
+SIMULATED_SILENCE = 0.002  # the same in simulated time, which passes a hundred times as slowly
+
+
+def known():
+    """Names of the boards."""
+    return sorted(module.name for module in pkgutil.iter_modules(boards.__path__))
+
+
+def board(name):
+    """The module of a board. Errors: KeyError for a name that is not known."""
+    if name not in known():
+        raise KeyError(name)
+    return importlib.import_module(f"boards.{name}")
+
+
+class SimulatedClock(LiteXModule):
+    def __init__(self, platform):
+        self.rst = Signal()
+        self.cd_sys = ClockDomain()
+        self.comb += self.cd_sys.clk.eq(platform.request("sys_clk"))
+        self.comb += self.cd_sys.rst.eq(platform.request("sys_rst") | self.rst)
+
+
+class SimulatedLink(LiteXModule):
+    """Bytes of a link as streams at the pins of the simulated system, in the place of a serial line."""
+
+    def __init__(self, pads):
+        self.source = source = stream.Endpoint([("data", 8)])
+        self.sink = sink = stream.Endpoint([("data", 8)])
+        self.comb += [
+            source.valid.eq(pads.in_valid),
+            source.data.eq(pads.in_data),
+            pads.in_ready.eq(source.ready),
+            pads.out_valid.eq(sink.valid),
+            pads.out_data.eq(sink.data),
+            sink.ready.eq(pads.out_ready),
+        ]
+
+
+def simulated_platform():
+    link = (
+        Subsignal("in_valid", Pins(1)),
+        Subsignal("in_ready", Pins(1)),
+        Subsignal("in_data", Pins(8)),
+        Subsignal("out_valid", Pins(1)),
+        Subsignal("out_ready", Pins(1)),
+        Subsignal("out_data", Pins(8)),
+    )
+    pins = [("sys_clk", 0, Pins(1)), ("sys_rst", 0, Pins(1)), ("busy", 0, Pins(1)), ("link", 0, *link)]
+    return SimPlatform("SIM", pins)
+
+
+class NpuStatus(LiteXModule, AutoCSR):
+    """What of the machine LiteX's own registers show."""
+
+    def __init__(self, npu):
+        self.interrupt = CSRStatus(description="The machine's interrupt line.")
+        self.comb += self.interrupt.status.eq(npu.interrupt)
+
+
+class TesseraSoc(SoCCore):
+    """`target`: a board's module. `config`: the parameters of tsr_top (hw/synth/machine.py) of the configuration
+    `name`. `identity`: 32 bytes, what sources, configuration and tools the system is made of."""
+
+    mem_map = {**SoCCore.mem_map, "csr": CSR}
+
+    def __init__(self, target, name, config, identity, simulated=False, clock_hz=None):
+        self.target, self.config_name, self.identity = target, name, identity
+        hz = clock_hz or target.CLOCK_HZ
+        board_platform = target.platform()
+        platform = simulated_platform() if simulated else board_platform
+        SoCCore.__init__(
+            self,
+            platform,
+            hz,
+            cpu_type=None,
+            with_uart=False,
+            with_timer=False,
+            integrated_sram_size=0,
+            ident="",
+            bus_timeout=1 << 16,
+        )
+        self.crg = SimulatedClock(platform) if simulated else target.Clocks(platform, hz)
+        self.add_memory(board_platform, simulated, hz)
+        self.add_npu(config, simulated)
+        self.add_bridge(simulated, hz)
+        self.rom = Memory(32, describe.WORDS, init=[0] * describe.WORDS)
+        rom = wishbone.SRAM(self.rom, read_only=True, bus=wishbone.Interface(data_width=32, address_width=32))
+        self.description = rom
+        self.bus.add_slave("description", rom.bus, SoCRegion(DESCRIPTION, 4 * describe.WORDS, cached=False, mode="r"))
+
+    def add_memory(self, board_platform, simulated, hz):
+        target = self.target
+        module = target.MEMORY(hz, target.RATE)
+        if simulated:
+            settings = target.memory_phy(board_platform, hz).settings
+            self.phy = SDRAMPHYModel(module, settings, clk_freq=hz)
+        else:
+            self.phy = target.memory_phy(self.platform, hz)
+        self.phy_settings, self.memory_module = self.phy.settings, module
+        self.add_sdram("sdram", phy=self.phy, module=module, l2_cache_size=0)
+
+    def add_npu(self, config, simulated):
+        self.npu = Npu(config["AxiBytes"])
+        self.npu_status = NpuStatus(self.npu)
+        self.bus.add_slave("npu", self.npu.control, SoCRegion(NPU, 0x1000, cached=False))
+        port = self.sdram.crossbar.get_port(data_width=8 * config["AxiBytes"])
+        self.npu.connect(port, self.bus.regions["main_ram"].origin)
+        if simulated:
+            memory = self.npu.memory
+            channels = (memory.ar, memory.r, memory.aw, memory.w, memory.b)
+            self.comb += self.platform.request("busy").eq(reduce(or_, [channel.valid for channel in channels]))
+
+    def add_bridge(self, simulated, hz):
+        self.window = CheckedWindow()
+        if simulated:
+            self.link = SimulatedLink(self.platform.request("link"))
+            silence = SIMULATED_SILENCE
+        else:
+            self.link = RS232PHY(self.platform.request("serial"), hz, self.target.BAUD)
+            silence = SILENCE
+        self.uartbone = Stream2Wishbone(self.link, clk_freq=hz * silence / 0.1, address_width=32)
+        self.comb += self.uartbone.wishbone.connect(self.window.bridge)
+        self.bus.add_master("window", self.window.bus)
+
+    def do_finalize(self):
+        SoCCore.do_finalize(self)
+        self.rom.init = describe.words(self)
