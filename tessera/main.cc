@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, app, quantize, explore, tune, serve, report, schedule, asm, disasm, info,
-// keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file, the
+// The `tessera` command: compile, run, app, quantize, explore, tune, litex, serve, report, schedule, asm, disasm,
+// info, keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file, the
 // cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <cstdio>
 #include <iostream>
@@ -29,6 +29,7 @@ constexpr std::pair<std::string_view, const char*> kInPython[] = {{"quantize", "
                                                                   {"app", "tessera.app"},
                                                                   {"explore", "tessera.exploration"},
                                                                   {"tune", "tessera.tuning"},
+                                                                  {"litex", "tessera.litex"},
                                                                   {"serve", "tessera.serving"}};
 
 /// The report of a bug keeps its lines.
@@ -50,6 +51,7 @@ const char* example_of(const std::string& command) {
       {"app", "tessera app --device sysc -- python program.py"},
       {"explore", "tessera explore space.toml --network model_int8.onnx -o front.json"},
       {"tune", "tessera tune model_int8.onnx --config npu256 --trials 100 --db tuned.db"},
+      {"litex", "tessera litex --simulate --board ulx3s --config npu64"},
       {"serve", "tessera serve --device sysc --listen 127.0.0.1:9190"},
       {"report", "tessera report model.onnx --config npu64"},
       {"schedule", "tessera schedule model.onnx -o schedules.json"},
@@ -159,6 +161,10 @@ int tessera::run_command_line(int argc, char** argv) {
                      "lists its options")
       ->prefix_command();
 
+  app.add_subcommand("litex",
+                     "the system of an FPGA board, simulated (--simulate) or as a bitstream (--bitstream); litex --help "
+                     "lists its options")
+      ->prefix_command();
   app.add_subcommand("tune",
                      "schedules of a model, found by measuring, into a database for --tuned; tune --help lists its "
                      "options")

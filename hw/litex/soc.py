@@ -94,12 +94,12 @@ class NpuStatus(LiteXModule, AutoCSR):
 
 class TesseraSoc(SoCCore):
     """`target`: a board's module. `config`: the parameters of tsr_top (hw/synth/machine.py) of the configuration
-    `name`. `identity`: 32 bytes, what sources, configuration and tools the system is made of."""
+    `name`. `identity`: 32 bytes, what sources, configuration and tools the system is made of; `tools`: their versions."""
 
     mem_map = {**SoCCore.mem_map, "csr": CSR}
 
-    def __init__(self, target, name, config, identity, simulated=False, clock_hz=None):
-        self.target, self.config_name, self.identity = target, name, identity
+    def __init__(self, target, name, config, identity, tools, simulated=False, clock_hz=None):
+        self.target, self.config_name, self.identity, self.tools = target, name, identity, tools
         hz = clock_hz or target.CLOCK_HZ
         board_platform = target.platform()
         platform = simulated_platform() if simulated else board_platform
