@@ -80,7 +80,8 @@ class Link {
 
   void send(std::span<const uint8_t> bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = ::write(need(), bytes.data(), bytes.size());
+      const ssize_t sent = serial_ ? ::write(need(), bytes.data(), bytes.size())
+                                   : ::send(need(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent > 0) {
         bytes = bytes.subspan(static_cast<size_t>(sent));
       } else if (errno == EAGAIN) {

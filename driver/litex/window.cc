@@ -20,7 +20,7 @@ constexpr uint32_t kWrite = 1, kRead = 2, kChecksum = 3;
 constexpr uint32_t kDone = 0x80000001, kBusError = 0x80000002;
 constexpr size_t kHeader = 4;
 constexpr int kAttempts = 40;
-constexpr double kFirstPatience = 1.0;    // seconds, before anything is known of the link
+constexpr double kFirstPatience = 0.4;    // seconds, before anything is known of the link
 constexpr double kLeastPatience = 0.004;  // beside eight times what such a frame has taken
 constexpr double kMostPatience = 4.0;
 constexpr auto kResetTime = 20ms;
@@ -49,7 +49,8 @@ Window::Window(std::unique_ptr<Bridge> bridge, std::string name) : bridge_(std::
   try {
     number_ = last_number(kAttempts / 4);
   } catch (const LinkFailure& failure) {
-    give_up(failure.what + "; is the bitstream loaded, and is this the port of the board?");
+    give_up(failure.what +
+            "; is the bitstream loaded, is this the port of the board, and does no other program use it?");
   }
 }
 

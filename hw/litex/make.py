@@ -39,7 +39,8 @@ def versions():
 
 def sources():
     """Every file of the repository that a system is made of."""
-    own = [*HERE.glob("*.py"), *(HERE / "boards").glob("*.py"), HERE / "simulated.cc"]
+    system = ("checked_window.py", "describe.py", "npu.py", "soc.py", "simulated.cc")
+    own = [*(HERE / name for name in system), *(HERE / "boards").glob("*.py")]
     return [*machine.sources(), HERE.parent / "fpga" / "tsr_kernel.v", *sorted(own)]
 
 
@@ -90,7 +91,9 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None):
     memory = made.bus.regions["main_ram"]
     description = {
         "board": board,
+        "title": made.target.TITLE,
         "config": name,
+        "device": made.platform.device,
         "clock_hz": int(made.sys_clk_freq),
         "memory": {"module": made.memory_module.__class__.__name__, "bytes": memory.size, "origin": memory.origin},
         "identity": found.hex(),

@@ -86,15 +86,11 @@ class Link {
 
   /// Moves bytes between the socket and the queues; waits that long for something to come.
   void exchange(int milliseconds) {
-    pollfd watched = {client_ < 0 ? server_ : client_, POLLIN, 0};
     if (client_ >= 0 && !out_.empty()) flush();
-    if (poll(&watched, 1, milliseconds) <= 0) return;
-    if (client_ < 0) {
-      client_ = accept4(server_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      const int one = 1;
-      if (client_ >= 0) setsockopt(client_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-      return;
-    }
+    std::array<pollfd, 2> watched = {{{server_, POLLIN, 0}, {client_, POLLIN, 0}}};
+    if (poll(watched.data(), watched.size(), milliseconds) <= 0) return;
+    if (watched[0].revents != 0) welcome();
+    if (client_ < 0 || watched[1].revents == 0) return;
     std::array<uint8_t, 4096> bytes;
     const ssize_t got = recv(client_, bytes.data(), bytes.size(), 0);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return leave();
@@ -107,6 +103,19 @@ class Link {
   uint64_t broken() const { return breaker_.broken(); }
 
  private:
+  /// A line has one user; whoever comes beside it is sent away.
+  void welcome() {
+    const int arrived = accept4(server_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (arrived < 0) return;
+    if (client_ >= 0) {
+      close(arrived);
+      return;
+    }
+    client_ = arrived;
+    const int one = 1;
+    setsockopt(client_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  }
+
   void flush() {
     const std::string bytes(out_.begin(), out_.end());
     const ssize_t sent = ::send(client_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
