@@ -19,6 +19,7 @@ using namespace std::chrono_literals;
 constexpr uint32_t kWrite = 1, kRead = 2, kChecksum = 3;
 constexpr uint32_t kDone = 0x80000001, kBusError = 0x80000002;
 constexpr size_t kHeader = 4;
+constexpr size_t kChecked = 8192;  // words of one checksum: the bridge waits as long as the system makes it
 constexpr int kAttempts = 40;
 constexpr double kFirstPatience = 0.4;    // seconds, before anything is known of the link
 constexpr double kLeastPatience = 0.004;  // beside eight times what such a frame has taken
@@ -102,8 +103,8 @@ bool Window::answer(std::span<uint32_t> in, Seconds patience) {
   return true;
 }
 
-bool Window::attempt(std::span<const uint32_t> text, std::span<uint32_t> in) {
-  const size_t bytes = text.size_bytes() + in.size_bytes();
+/// `bytes`: those that cross the link or the bus.
+bool Window::attempt(std::span<const uint32_t> text, std::span<uint32_t> in, size_t bytes) {
   const auto begin = Clock::now();
   bridge_->write(kWindow, text);
   const uint32_t commit = 1;
@@ -129,7 +130,7 @@ void Window::frame(uint32_t operation, uint32_t address, size_t count, std::span
     }
     try {
       if (n > 0) bridge_->recover(patience(2048));
-      if (attempt(text, in)) {
+      if (attempt(text, in, text.size() * 4 + count * 4)) {
         ++number_;
         return;
       }
@@ -165,10 +166,14 @@ uint32_t Window::read(uint32_t address) {
   return word;
 }
 
-uint32_t Window::checksum(uint32_t address, size_t words) {
-  uint32_t found = 0;
-  frame(kChecksum, address, words, {}, std::span(&found, 1));
-  return found;
+bool Window::holds(uint32_t address, std::span<const uint32_t> words) {
+  for (size_t at = 0; at < words.size(); at += kChecked) {
+    const std::span<const uint32_t> part = words.subspan(at, std::min(kChecked, words.size() - at));
+    uint32_t found = 0;
+    frame(kChecksum, address + static_cast<uint32_t>(4 * at), part.size(), {}, std::span(&found, 1));
+    if (found != crc32(part)) return false;
+  }
+  return true;
 }
 
 void Window::reset(uint32_t address, uint32_t word) {

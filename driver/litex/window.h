@@ -28,8 +28,8 @@ class Window {
   uint32_t read(uint32_t address);
   void write(uint32_t address, uint32_t word) { write(address, std::span(&word, 1)); }
 
-  /// CRC-32 of the words as they stand in the system's memory, which only the result crosses the link for.
-  uint32_t checksum(uint32_t address, size_t words);
+  /// Whether the system's memory holds these words. Checksums alone cross the link.
+  bool holds(uint32_t address, std::span<const uint32_t> words);
 
   /// Writes to a register that resets the system, and waits until it answers again. Errors: as above.
   void reset(uint32_t address, uint32_t word);
@@ -40,7 +40,7 @@ class Window {
  private:
   void frame(uint32_t operation, uint32_t address, size_t count, std::span<const uint32_t> out, std::span<uint32_t> in);
   std::vector<uint32_t> text_of(uint32_t operation, uint32_t address, size_t count, std::span<const uint32_t> out);
-  bool attempt(std::span<const uint32_t> text, std::span<uint32_t> in);
+  bool attempt(std::span<const uint32_t> text, std::span<uint32_t> in, size_t bytes);
   bool answer(std::span<uint32_t> in, Seconds patience);
   uint32_t last_number(int tries);
   Seconds patience(size_t bytes) const;

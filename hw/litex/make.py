@@ -39,7 +39,7 @@ def versions():
 
 def sources():
     """Every file of the repository that a system is made of."""
-    system = ("checked_window.py", "describe.py", "npu.py", "soc.py", "simulated.cc")
+    system = ("checked_window.py", "clocks.py", "describe.py", "npu.py", "soc.py", "widen.py", "simulated.cc")
     own = [*(HERE / name for name in system), *(HERE / "boards").glob("*.py")]
     return [*machine.sources(), HERE.parent / "fpga" / "tsr_kernel.v", *sorted(own)]
 
@@ -93,6 +93,7 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None):
         "board": board,
         "title": made.target.TITLE,
         "config": name,
+        "bridge": made.target.BRIDGE,
         "device": made.platform.device,
         "clock_hz": int(made.sys_clk_freq),
         "memory": {"module": made.memory_module.__class__.__name__, "bytes": memory.size, "origin": memory.origin},

@@ -4,8 +4,9 @@ Leaves: an AXI4-Lite interface for the registers of isa/registers.toml and an in
 hw/fpga, the wrapper that every FPGA flow shares."""
 
 from litedram.frontend.axi import LiteDRAMAXI2Native
-from litex.gen import ClockSignal, If, Instance, LiteXModule, ResetSignal, Signal
+from litex.gen import ClockSignal, Instance, LiteXModule, ResetSignal, Signal
 from litex.soc.interconnect import axi
+from widen import Widen
 
 
 def axi_port(channel, name, signals, to_instance, ports):
@@ -61,6 +62,14 @@ class Npu(LiteXModule):
             ]
         self.specials += Instance("tsr_kernel", **ports)
 
-    def connect(self, port, origin):
-        """Joins the master to a native port of LiteDRAM; `origin`: where the bus has the memory."""
-        self.submodules += LiteDRAMAXI2Native(self.memory, port, base_address=origin)
+    def connect(self, crossbar, origin):
+        """Joins the master to LiteDRAM; `origin`: where the bus has the memory. Only a narrower port is LiteDRAM's to
+        convert."""
+        width = crossbar.controller.data_width
+        memory = self.memory
+        if memory.data_width < width:
+            wide = axi.AXIInterface(data_width=width, address_width=32, id_width=1)
+            self.widen = Widen(memory, wide, requests=16)
+            memory = wide
+        port = crossbar.get_port(data_width=memory.data_width)
+        self.submodules += LiteDRAMAXI2Native(memory, port, base_address=origin)

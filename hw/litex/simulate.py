@@ -11,6 +11,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -55,10 +56,11 @@ def build(board, config, clock_hz):
         if program.exists():
             return program
         print(f"making the simulated {board} with {config}; this takes some minutes", file=sys.stderr, flush=True)
-        make.write(board, config, folder, tools, simulated=True, clock_hz=clock_hz)
+        description = make.write(board, config, folder, tools, simulated=True, clock_hz=clock_hz)
         files = [str(path) for path in (*sources(), folder / "tsr_kernel.v", folder / "tessera.v")]
         log = folder / "log"
-        run(["verilator", *FLAGS, "--Mdir", "verilated", *files, str(make.HERE / "simulated.cc")], log)
+        flags = FLAGS + (["-CFLAGS", "-DTESSERA_DATAGRAMS"] if description["bridge"] == "etherbone" else [])
+        run(["verilator", *flags, "--Mdir", "verilated", *files, str(make.HERE / "simulated.cc")], log)
         compiler = shutil.which("clang++-19") or shutil.which("clang++") or "g++"
         jobs = f"-j{os.environ.get('TESSERA_JOBS', os.cpu_count() or 1)}"
         optimised = ["OPT_FAST=-O2", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1", f"CXX={compiler}"]
@@ -94,6 +96,7 @@ def body():
     if options.build_only:
         print(program)
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what is started here ends too
     process, link = start(program, options)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     try:

@@ -19,10 +19,14 @@ import boards
 import checked_window
 import describe
 from checked_window import CheckedWindow
+from litedram.common import GeomSettings
 from litedram.phy.model import SDRAMPHYModel
 from litex.build.generic_platform import Pins, Subsignal
 from litex.build.sim.platform import SimPlatform
-from litex.gen import ClockDomain, LiteXModule, Memory, Signal
+from liteeth.core import LiteEthUDPIPCore
+from liteeth.core.udp import LiteEthUDPUserPort
+from liteeth.frontend.etherbone import LiteEthEtherbone
+from litex.gen import Cat, ClockDomain, ClockDomainsRenamer, ClockSignal, Constant, LiteXModule, Memory, ResetSignal, Signal
 from litex.soc.cores.uart import RS232PHY, Stream2Wishbone
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCCore
@@ -31,6 +35,8 @@ from litex.soc.interconnect.csr import AutoCSR, CSRStatus
 from npu import Npu
 
 NPU, DESCRIPTION, CSR = 0x9000_0000, 0x9100_0000, 0xF000_0000
+SIMULATED_BYTES = 64 << 20  # of DRAM; a board may have more
+MAC, UDP_PORT = 0x10E2D5000000, 1234
 SILENCE = 0.1  # seconds after which UARTBone gives up a frame that has begun
 SIMULATED_SILENCE = 0.002  # the same in simulated time, which passes a hundred times as slowly
 
@@ -56,11 +62,23 @@ class SimulatedClock(LiteXModule):
 
 
 class SimulatedLink(LiteXModule):
-    """Bytes of a link as streams at the pins of the simulated system, in the place of a serial line."""
+    """A link as streams at the pins of the simulated system: bytes in the place of a serial line, or datagrams, words
+    with a mark at the last, in the place of Ethernet and UDP. To Etherbone it is the crossbar of a UDP core."""
 
-    def __init__(self, pads):
-        self.source = source = stream.Endpoint([("data", 8)])
-        self.sink = sink = stream.Endpoint([("data", 8)])
+    def __init__(self, pads, datagrams):
+        if datagrams:
+            port = LiteEthUDPUserPort(32)
+            self.crossbar = Crossbar(port)
+            source, sink = port.source, port.sink
+            self.comb += [
+                source.last.eq(pads.in_last),
+                source.last_be.eq(Cat(Constant(0, 3), pads.in_last)),
+                source.length.eq(pads.in_length),
+                pads.out_last.eq(sink.last),
+            ]
+        else:
+            self.source = source = stream.Endpoint([("data", 8)])
+            self.sink = sink = stream.Endpoint([("data", 8)])
         self.comb += [
             source.valid.eq(pads.in_valid),
             source.data.eq(pads.in_data),
@@ -71,15 +89,30 @@ class SimulatedLink(LiteXModule):
         ]
 
 
-def simulated_platform():
-    link = (
-        Subsignal("in_valid", Pins(1)),
-        Subsignal("in_ready", Pins(1)),
-        Subsignal("in_data", Pins(8)),
-        Subsignal("out_valid", Pins(1)),
-        Subsignal("out_ready", Pins(1)),
-        Subsignal("out_data", Pins(8)),
-    )
+class Crossbar:
+    """A UDP core's way of handing out ports, with the one port that there is."""
+
+    def __init__(self, port):
+        self.port, self.dw = port, 32
+
+    def get_port(self, *_, **__):
+        return self.port
+
+
+def limit_rows(module, bytes_per_column):
+    """Leaves a module so many rows that a simulation holds it in SIMULATED_BYTES."""
+    geometry = module.geom_settings
+    rows = SIMULATED_BYTES >> (geometry.bankbits + geometry.colbits)
+    rowbits = min(geometry.rowbits, (rows // bytes_per_column).bit_length() - 1)
+    module.geom_settings = GeomSettings(geometry.bankbits, rowbits, geometry.colbits)
+
+
+def simulated_platform(datagrams):
+    width = 32 if datagrams else 8
+    signals = {"in_valid": 1, "in_ready": 1, "in_data": width, "out_valid": 1, "out_ready": 1, "out_data": width}
+    if datagrams:
+        signals |= {"in_last": 1, "in_length": 16, "out_last": 1}
+    link = [Subsignal(name, Pins(bits)) for name, bits in signals.items()]
     pins = [("sys_clk", 0, Pins(1)), ("sys_rst", 0, Pins(1)), ("busy", 0, Pins(1)), ("link", 0, *link)]
     return SimPlatform("SIM", pins)
 
@@ -102,7 +135,7 @@ class TesseraSoc(SoCCore):
         self.target, self.config_name, self.identity, self.tools = target, name, identity, tools
         hz = clock_hz or target.CLOCK_HZ
         board_platform = target.platform()
-        platform = simulated_platform() if simulated else board_platform
+        platform = simulated_platform(target.BRIDGE == "etherbone") if simulated else board_platform
         SoCCore.__init__(
             self,
             platform,
@@ -128,9 +161,12 @@ class TesseraSoc(SoCCore):
         module = target.MEMORY(hz, target.RATE)
         if simulated:
             settings = target.memory_phy(board_platform, hz).settings
+            limit_rows(module, settings.databits // 8)
             self.phy = SDRAMPHYModel(module, settings, clk_freq=hz)
         else:
             self.phy = target.memory_phy(self.platform, hz)
+            if hasattr(self.crg, "follow"):
+                self.crg.follow(self.phy)
         self.phy_settings, self.memory_module = self.phy.settings, module
         self.add_sdram("sdram", phy=self.phy, module=module, l2_cache_size=0)
 
@@ -138,8 +174,7 @@ class TesseraSoc(SoCCore):
         self.npu = Npu(config["AxiBytes"])
         self.npu_status = NpuStatus(self.npu)
         self.bus.add_slave("npu", self.npu.control, SoCRegion(NPU, 0x1000, cached=False))
-        port = self.sdram.crossbar.get_port(data_width=8 * config["AxiBytes"])
-        self.npu.connect(port, self.bus.regions["main_ram"].origin)
+        self.npu.connect(self.sdram.crossbar, self.bus.regions["main_ram"].origin)
         if simulated:
             memory = self.npu.memory
             channels = (memory.ar, memory.r, memory.aw, memory.w, memory.b)
@@ -147,15 +182,39 @@ class TesseraSoc(SoCCore):
 
     def add_bridge(self, simulated, hz):
         self.window = CheckedWindow()
-        if simulated:
-            self.link = SimulatedLink(self.platform.request("link"))
-            silence = SIMULATED_SILENCE
-        else:
-            self.link = RS232PHY(self.platform.request("serial"), hz, self.target.BAUD)
-            silence = SILENCE
-        self.uartbone = Stream2Wishbone(self.link, clk_freq=hz * silence / 0.1, address_width=32)
-        self.comb += self.uartbone.wishbone.connect(self.window.bridge)
         self.bus.add_master("window", self.window.bus)
+        datagrams = self.target.BRIDGE == "etherbone"
+        if simulated:
+            self.link = SimulatedLink(self.platform.request("link"), datagrams)
+        elif not datagrams:
+            self.link = RS232PHY(self.platform.request("serial"), hz, self.target.BAUD)
+        if datagrams:
+            self.add_etherbone_to(self.link if simulated else self.add_ethernet_link())
+        else:
+            silence = SIMULATED_SILENCE if simulated else SILENCE
+            self.uartbone = Stream2Wishbone(self.link, clk_freq=hz * silence / 0.1, address_width=32)
+            self.comb += self.uartbone.wishbone.connect(self.window.bridge)
+
+    def add_ethernet_link(self):
+        """The board's Ethernet up to UDP."""
+        self.ethphy = self.target.ethernet_phy(self.platform)
+        core = LiteEthUDPIPCore(
+            self.ethphy, mac_address=MAC, ip_address=self.target.ADDRESS, clk_freq=self.sys_clk_freq, dw=8
+        )
+        self.ethcore = ClockDomainsRenamer({"eth_tx": "eth_tx", "eth_rx": "eth_rx", "sys": "eth_rx"})(core)
+        for domain in ("eth_rx", "eth_tx"):
+            clock = getattr(self.ethphy.crg, f"cd_{domain}").clk
+            self.platform.add_period_constraint(clock, 8.0)
+        return self.ethcore.udp
+
+    def add_etherbone_to(self, udp):
+        self.cd_etherbone = ClockDomain("etherbone")
+        self.comb += [
+            self.cd_etherbone.clk.eq(ClockSignal("sys")),
+            self.cd_etherbone.rst.eq(ResetSignal("sys")),
+        ]
+        self.etherbone = LiteEthEtherbone(udp, UDP_PORT, buffer_depth=255, cd="etherbone")
+        self.comb += self.etherbone.wishbone.bus.connect(self.window.bridge)
 
     def do_finalize(self):
         SoCCore.do_finalize(self)
