@@ -11,6 +11,7 @@ import sys
 import networks
 import numpy as np
 
+CLOCK_HZ = 50e6  # of the boards of hw/litex
 NAMES = ("digits", "resnet8", "vww", "ds_cnn", "autoencoder", "encoder")
 
 
@@ -56,6 +57,7 @@ def measure(build, names, config, board="ulx3s"):
                     "board": board,
                     "config": config,
                     "cycles": cycles[device],
+                    "milliseconds": round(cycles[device] / (CLOCK_HZ / 1000), 2),
                     "systemc_cycles": cycles["sysc"],
                     "equal_to_fsim": all(map(np.array_equal, outputs[device], outputs["fsim"])),
                     "equal_to_oracle": all(map(np.array_equal, outputs[device], expected)),

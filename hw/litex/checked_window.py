@@ -4,10 +4,10 @@ Enters: accesses of a bridge (UARTBone or Etherbone, which know no checksum of d
 of them once, and only of frames that came over whole.
 
 The bridge sees a buffer of 1,024 words at WINDOW and behind it 1,024 words of registers. The host writes a frame into
-the buffer and then any value to a register; the window checks the frame's number and its CRC-32, carries it out on the bus, and
-leaves an answer with a CRC-32 in the buffer. Accesses of the bridge wait meanwhile. A frame that is not whole changes
-nothing. A frame whose number was the last one is not carried out again (writes) or may be (reads), so that a host sends
-it again when the answer did not arrive. Writes of the bridge beside the window are dropped, because nothing says that
+the buffer and then any value to a register. The window checks the frame's number and its CRC-32, carries it out on the
+bus, and leaves an answer with a CRC-32 in the buffer; accesses of the bridge wait meanwhile. A frame that is not whole
+changes nothing. A frame whose number was the last one is not carried out again if it writes, so that a host sends it
+again when the answer did not arrive. Writes of the bridge beside the window are dropped, because nothing says that
 their address arrived as it was sent; reads pass, so that tools of LiteX may look.
 
     frame    number, operation, byte address, count of words, the words of a write, CRC-32 of all these
@@ -172,12 +172,7 @@ class CheckedWindow(LiteXModule):
         )
         # The checksum of memory is the one word of its answer.
         fsm.act(
-            "CHECKSUM",
-            *begin,
-            port.adr.eq(HEADER),
-            port.dat_w.eq(crc_out),
-            port.we.eq(1),
-            NextState("CHECKSUM_WORD"),
+            "CHECKSUM", *begin, port.adr.eq(HEADER), port.dat_w.eq(crc_out), port.we.eq(1), NextState("CHECKSUM_WORD")
         )
         fsm.act("CHECKSUM_WORD", crc_in.eq(port.dat_r), NextValue(crc, crc_next), NextState("NUMBER"))
         fsm.act("NUMBER", crc_in.eq(number), NextValue(crc, crc_next), NextState("RESULT"))

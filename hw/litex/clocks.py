@@ -28,12 +28,7 @@ class Ddr3Clocks(LiteXModule):
         self.specials += [
             Instance("ECLKSYNCB", i_ECLKI=self.cd_sys2x_i.clk, i_STOP=self.stop, o_ECLKO=self.cd_sys2x.clk),
             Instance(
-                "CLKDIVF",
-                p_DIV="2.0",
-                i_ALIGNWD=0,
-                i_CLKI=self.cd_sys2x.clk,
-                i_RST=self.reset,
-                o_CDIVX=self.cd_sys.clk,
+                "CLKDIVF", p_DIV="2.0", i_ALIGNWD=0, i_CLKI=self.cd_sys2x.clk, i_RST=self.reset, o_CDIVX=self.cd_sys.clk
             ),
             AsyncResetSynchronizer(self.cd_sys, ~pll.locked | self.reset),
         ]

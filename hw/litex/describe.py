@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a system says about itself, in a read-only memory of its bus, so that a driver needs nothing but the link.
 
-    word      meaning
-    0         magic: the bytes T L X 1
-    1         words of the description, these included
-    2         CRC-32 of the words from 3 on
-    3         clock of the system in Hz
-    4 5       DRAM: first byte and bytes
-    6         registers of the machine: first byte
-    7         register of LiteX that resets the system when 1 is written; 0: there is none
-    8 .. 15   identity: SHA-256 of sources, configuration and tools
-    16        writes of the DRAM's initialisation
-    17 ..     three words each: address, value, cycles to wait behind it
-    then      names, each as a count of bytes and the bytes in whole words: board, configuration, memory, tools"""
+word      meaning
+0         magic: the bytes T L X 1
+1         words of the description, these included
+2         CRC-32 of the words from 3 on
+3         clock of the system in Hz
+4 5       DRAM: first byte and bytes
+6         registers of the machine: first byte
+7         register of LiteX that resets the system when 1 is written; 0: there is none
+8 .. 15   identity: SHA-256 of sources, configuration and tools
+16        writes of the DRAM's initialisation
+17 ..     three words each: address, value, cycles to wait behind it
+then      names, each as a count of bytes and the bytes in whole words: board, configuration, memory, tools"""
 
 import zlib
 

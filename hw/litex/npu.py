@@ -29,11 +29,7 @@ class Npu(LiteXModule):
 
         # The machine's addresses have 64 bits; its window of DRAM keeps them below 4 GB.
         addresses = {name: Signal(64) for name in ("ar", "aw")}
-        ports = {
-            "i_ap_clk": ClockSignal("sys"),
-            "i_ap_rst_n": ~ResetSignal("sys"),
-            "o_interrupt": self.interrupt,
-        }
+        ports = {"i_ap_clk": ClockSignal("sys"), "i_ap_rst_n": ~ResetSignal("sys"), "o_interrupt": self.interrupt}
         for name, signals, inward in (
             ("aw", (), True),
             ("w", ("data", "strb"), True),

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`tessera litex --simulate`: the whole system in Verilator, behind a TCP port. Enters: a board, a configuration. Leaves:
-a process that answers there as the board would at its serial line; with a command behind `--`, that command's exit
-status, the system's link in TESSERA_LITEX.
+"""`tessera litex --simulate`: the whole system in Verilator, behind a port. Enters: a board, a configuration. Leaves: a
+process that answers there as the board would at its link; with a command behind `--`, that command's exit status, the
+system's link in TESSERA_LITEX.
 
 A system is verilated when it is first asked for, in one to three minutes, and kept in build/litex_systems."""
 
 import argparse
 import fcntl
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -20,10 +19,21 @@ from machine import Failure, main, sources
 
 SYSTEMS = make.ROOT / "build" / "litex_systems"
 # Those of device rtl (sim/verilator/making.cc).
-FLAGS = (
-    "--cc --exe --top-module tessera --prefix Vtessera -Wno-fatal -Wno-lint -Wno-WIDTHCONCAT -O3 -fno-split -fno-table "
-    "--x-assign fast --x-initial fast --noassert --unroll-stmts 10000000 --unroll-count 4096"
-).split()
+FLAGS = [
+    *(
+        "--cc",
+        "--exe",
+        "--top-module",
+        "tessera",
+        "--prefix",
+        "Vtessera",
+        "-Wno-fatal",
+        "-Wno-lint",
+        "-Wno-WIDTHCONCAT",
+    ),
+    *("-O3", "-fno-split", "-fno-table", "--x-assign", "fast", "--x-initial", "fast", "--noassert"),
+    *("--unroll-stmts", "10000000", "--unroll-count", "4096"),
+]
 
 
 def verilator():

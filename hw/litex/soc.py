@@ -16,17 +16,27 @@ from functools import reduce
 from operator import or_
 
 import boards
-import checked_window
 import describe
 from checked_window import CheckedWindow
 from litedram.common import GeomSettings
 from litedram.phy.model import SDRAMPHYModel
-from litex.build.generic_platform import Pins, Subsignal
-from litex.build.sim.platform import SimPlatform
 from liteeth.core import LiteEthUDPIPCore
 from liteeth.core.udp import LiteEthUDPUserPort
 from liteeth.frontend.etherbone import LiteEthEtherbone
-from litex.gen import Cat, ClockDomain, ClockDomainsRenamer, ClockSignal, Constant, LiteXModule, Memory, ResetSignal, Signal
+from litex.build.generic_platform import Pins, Subsignal
+from litex.build.sim.platform import SimPlatform
+from litex.gen import (
+    Cat,
+    ClockDomain,
+    ClockDomainsRenamer,
+    ClockSignal,
+    Constant,
+    If,
+    LiteXModule,
+    Memory,
+    ResetSignal,
+    Signal,
+)
 from litex.soc.cores.uart import RS232PHY, Stream2Wishbone
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCCore
@@ -63,13 +73,12 @@ class SimulatedClock(LiteXModule):
 
 class SimulatedLink(LiteXModule):
     """A link as streams at the pins of the simulated system: bytes in the place of a serial line, or datagrams, words
-    with a mark at the last, in the place of Ethernet and UDP. To Etherbone it is the crossbar of a UDP core."""
+    with a mark at the last, in the place of Ethernet and UDP."""
 
     def __init__(self, pads, datagrams):
         if datagrams:
-            port = LiteEthUDPUserPort(32)
-            self.crossbar = Crossbar(port)
-            source, sink = port.source, port.sink
+            self.port = LiteEthUDPUserPort(32)
+            source, sink = self.port.source, self.port.sink
             self.comb += [
                 source.last.eq(pads.in_last),
                 source.last_be.eq(Cat(Constant(0, 3), pads.in_last)),
@@ -97,6 +106,31 @@ class Crossbar:
 
     def get_port(self, *_, **__):
         return self.port
+
+
+class OneDatagram(LiteXModule):
+    """Lets Etherbone have one datagram at a time: the next one waits until bus and answer have been still for a while.
+    LiteEth's Etherbone loses the borders of records that come while it is at work. `port`: of the UDP core; to
+    Etherbone this is a UDP core."""
+
+    STILL = 64  # cycles
+
+    def __init__(self, port):
+        inner = LiteEthUDPUserPort(32)
+        self.crossbar = Crossbar(inner)
+        self.working = Signal()  # the bridge's bus is in use
+        ready, still = Signal(reset=1), Signal(max=self.STILL + 1)
+        self.comb += [
+            inner.sink.connect(port.sink),
+            port.source.connect(inner.source, omit={"valid", "ready"}),
+            inner.source.valid.eq(port.source.valid & ready),
+            port.source.ready.eq(inner.source.ready & ready),
+        ]
+        self.sync += [
+            If(self.working | inner.sink.valid | ready, still.eq(0)).Else(still.eq(still + 1)),
+            If(still == self.STILL, ready.eq(1)),
+            If(inner.source.valid & inner.source.ready & inner.source.last, ready.eq(0)),
+        ]
 
 
 def limit_rows(module, bytes_per_column):
@@ -127,7 +161,8 @@ class NpuStatus(LiteXModule, AutoCSR):
 
 class TesseraSoc(SoCCore):
     """`target`: a board's module. `config`: the parameters of tsr_top (hw/synth/machine.py) of the configuration
-    `name`. `identity`: 32 bytes, what sources, configuration and tools the system is made of; `tools`: their versions."""
+    `name`. `identity`: 32 bytes, what sources, configuration and tools the system is made of. `tools`: their
+    versions."""
 
     mem_map = {**SoCCore.mem_map, "csr": CSR}
 
@@ -189,7 +224,7 @@ class TesseraSoc(SoCCore):
         elif not datagrams:
             self.link = RS232PHY(self.platform.request("serial"), hz, self.target.BAUD)
         if datagrams:
-            self.add_etherbone_to(self.link if simulated else self.add_ethernet_link())
+            self.add_etherbone_to(self.link.port if simulated else self.add_ethernet_link())
         else:
             silence = SIMULATED_SILENCE if simulated else SILENCE
             self.uartbone = Stream2Wishbone(self.link, clk_freq=hz * silence / 0.1, address_width=32)
@@ -205,16 +240,15 @@ class TesseraSoc(SoCCore):
         for domain in ("eth_rx", "eth_tx"):
             clock = getattr(self.ethphy.crg, f"cd_{domain}").clk
             self.platform.add_period_constraint(clock, 8.0)
-        return self.ethcore.udp
+        return self.ethcore.udp.crossbar.get_port(UDP_PORT, dw=32, cd="etherbone")
 
-    def add_etherbone_to(self, udp):
+    def add_etherbone_to(self, port):
+        self.one_datagram = OneDatagram(port)
         self.cd_etherbone = ClockDomain("etherbone")
-        self.comb += [
-            self.cd_etherbone.clk.eq(ClockSignal("sys")),
-            self.cd_etherbone.rst.eq(ResetSignal("sys")),
-        ]
-        self.etherbone = LiteEthEtherbone(udp, UDP_PORT, buffer_depth=255, cd="etherbone")
-        self.comb += self.etherbone.wishbone.bus.connect(self.window.bridge)
+        self.comb += [self.cd_etherbone.clk.eq(ClockSignal("sys")), self.cd_etherbone.rst.eq(ResetSignal("sys"))]
+        self.etherbone = LiteEthEtherbone(self.one_datagram, UDP_PORT, buffer_depth=255, cd="etherbone")
+        bus = self.etherbone.wishbone.bus
+        self.comb += [bus.connect(self.window.bridge), self.one_datagram.working.eq(bus.cyc)]
 
     def do_finalize(self):
         SoCCore.do_finalize(self)

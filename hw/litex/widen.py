@@ -22,11 +22,7 @@ class Widen(LiteXModule):
         self.request(narrow.aw, wide.aw, self.writes.sink)
         self.read()
         self.write()
-        self.comb += [
-            narrow.b.valid.eq(wide.b.valid),
-            narrow.b.resp.eq(wide.b.resp),
-            wide.b.ready.eq(narrow.b.ready),
-        ]
+        self.comb += [narrow.b.valid.eq(wide.b.valid), narrow.b.resp.eq(wide.b.resp), wide.b.ready.eq(narrow.b.ready)]
 
     def request(self, narrow, wide, kept):
         """A burst of the wide bus begins at the wide word of the first byte; what is kept tells beats apart."""

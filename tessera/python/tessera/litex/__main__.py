@@ -17,9 +17,10 @@ def main():
     if not folder.exists():
         return "tessera: error (unsupported): this installation has no hw/litex; use a checkout of the project"
     if not python.exists():
-        return "tessera: error (unsupported): LiteX is not installed; `./dev setup --extras litex` puts it into build/litex"
+        return "tessera: error (unsupported): LiteX is not installed; `./dev setup --extras litex` does it"
     if len(chosen) != 1:
-        return f"tessera: error (invalid_argument): tessera litex: give one of {', '.join(SCRIPTS)}; with --help behind it for its options"
+        flags = ", ".join(SCRIPTS)
+        return f"tessera: error (invalid_argument): tessera litex: give one of {flags}, with --help for its options"
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{ROOT / '.venv' / 'bin'}"
     os.execv(python, [str(python), "-B", str(folder / chosen[0]), *arguments])
 
