@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, export, app, quantize, explore, tune, serve, report, schedule, asm, disasm,
-// info, keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file,
-// the cause and the way out; the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, export, app, quantize, explore, tune, litex, serve, console, report, schedule,
+// asm, disasm, info, keygen, sign, board, doctor, completion. Every error is one line on standard error that names the
+// node or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <cstdio>
 #include <iostream>
 #include <new>
@@ -27,8 +27,9 @@ using namespace tessera;
 
 // Commands that are modules of the Python package.
 constexpr std::pair<std::string_view, const char*> kInPython[] = {
-    {"quantize", "tessera.quantization"}, {"app", "tessera.app"},       {"explore", "tessera.exploration"},
-    {"tune", "tessera.tuning"},           {"serve", "tessera.serving"}, {"console", "tessera.console"}};
+    {"quantize", "tessera.quantization"}, {"app", "tessera.app"},     {"explore", "tessera.exploration"},
+    {"tune", "tessera.tuning"},           {"litex", "tessera.litex"}, {"serve", "tessera.serving"},
+    {"console", "tessera.console"}};
 
 /// The report of a bug keeps its lines.
 std::string shown(const Error& error) {
@@ -50,6 +51,7 @@ const char* example_of(const std::string& command) {
       {"app", "tessera app --device sysc -- python program.py"},
       {"explore", "tessera explore space.toml --network model_int8.onnx -o front.json"},
       {"tune", "tessera tune model_int8.onnx --config npu256 --trials 100 --db tuned.db"},
+      {"litex", "tessera litex --simulate --board ulx3s --config npu64"},
       {"serve", "tessera serve --device sysc --listen 127.0.0.1:9190"},
       {"console", "tessera console --port /dev/ttyUSB0 --input image.npy"},
       {"report", "tessera report model.onnx --config npu64"},
@@ -160,6 +162,11 @@ int tessera::run_command_line(int argc, char** argv) {
                      "lists its options")
       ->prefix_command();
 
+  app.add_subcommand(
+         "litex",
+         "the system of an FPGA board, simulated (--simulate) or as a bitstream (--bitstream); litex --help "
+         "lists its options")
+      ->prefix_command();
   app.add_subcommand("tune",
                      "schedules of a model, found by measuring, into a database for --tuned; tune --help lists its "
                      "options")

@@ -119,7 +119,7 @@ def main():
                 + (["-R", "random|functional|npu"] if options.random is not None else []),
             )
         )
-    rooms = ("system", "cpu", "import", "conformance", "oracle", "litert", "fuzz", "torch", "bare_metal")
+    rooms = ("system", "cpu", "import", "conformance", "oracle", "litert", "fuzz", "torch", "bare_metal", "litex")
     groups = [
         [*(f"tests/{room}" for room in rooms), "ops/tests"],
         ["isa/tests", "tests/new_instruction", "tests/tests"],
