@@ -426,7 +426,7 @@ class Writer {
     if (options_.target.name == "litex-vexriscv")
       text +=
           "# Of the system's csr.csv; the NPU's registers and the UART's.\nNPU_BASE ?= 0x90000000\nUART_BASE ?= "
-          "0xf0001000\nCFLAGS += -DTESSERA_NPU_BASE=$(NPU_BASE)u -DTESSERA_UART_BASE=$(UART_BASE)u\n";
+          "0xf0001800\nCFLAGS += -DTESSERA_NPU_BASE=$(NPU_BASE)u -DTESSERA_UART_BASE=$(UART_BASE)u\n";
     if (options_.target.name == "qemu-virt")
       text += "CFLAGS += -DTESSERA_MAILBOX=" + hexadecimal(options_.target.origin + options_.ram - 4096) + "u\n";
     text += "LIBRARY := model.o model_data.o tessera.o tessera_math.o" + std::string(library ? " model_math.o" : "") +

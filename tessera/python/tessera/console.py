@@ -303,8 +303,9 @@ def feeds_of(firmware, paths):
 
 def arguments(words):
     parser = argparse.ArgumentParser(prog="tessera console", description="talk to exported firmware over its line")
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--port", help="serial port, or tcp:HOST:PORT")
+    known = os.environ.get("TESSERA_CONSOLE")
+    where = parser.add_mutually_exclusive_group(required=known is None)
+    where.add_argument("--port", default=known, help="serial port, or tcp:HOST:PORT; else what TESSERA_CONSOLE says")
     where.add_argument("--qemu", metavar="FOLDER", help="run this folder's firmware in QEMU, the NPU simulated")
     parser.add_argument("--baud", type=int, default=115200)
     parser.add_argument("--config", help="of --qemu: an NPU other than the model's machine")
