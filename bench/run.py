@@ -30,6 +30,8 @@ report      the page of a report in Chromium: its size, the time until it can be
 apps        programs that people install, unchanged, in float and in int8: answers, cycles, seconds (examples/apps)
 torch       architectures of torchvision, timm and transformers: exported, quantised, compiled, beside ONNX Runtime on
             the exported files (needs requirements-torch.txt; docs/torch_architectures.md)
+litex       networks on the simulated system of the ULX3S (hw/litex) beside the timing model; --config takes another
+            machine (needs ./dev setup --extras litex)
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
@@ -235,6 +237,7 @@ def main():
             "serve",
             "apps",
             "torch",
+            "litex",
         ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
@@ -322,6 +325,10 @@ def main():
         import architectures
 
         result = architectures.bench(options.networks, options.config, build)
+    elif options.name == "litex":
+        import litex
+
+        result = litex.measure(build, options.networks, options.config)
     elif options.name == "cpu":
         import cpu
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # LLVM 19.1, as the library tessera_llvm: the shared one of the system, or its archives inside a target that has the
-# property TESSERA_STATIC_LLVM (the module of the wheel, which runs where no LLVM is installed). Only the code generator
-# of the host's architecture is among them.
+# property TESSERA_STATIC_LLVM (the module of the wheel, which runs where no LLVM is installed). The code
+# generators among them are those of the host's architecture and of the processors of compiler/cpu/target.h.
 find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
 execute_process(
-  COMMAND ${LLVM_TOOLS_BINARY_DIR}/llvm-config --link-static --libfiles native orcjit passes
+  COMMAND ${LLVM_TOOLS_BINARY_DIR}/llvm-config --link-static --libfiles native riscv arm aarch64 orcjit passes
   OUTPUT_VARIABLE TESSERA_LLVM_ARCHIVES OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 separate_arguments(TESSERA_LLVM_ARCHIVES)
 find_package(ZLIB REQUIRED)

@@ -16,6 +16,9 @@ std::unique_ptr<Device> open_sysc(const isa::MachineConfig& config, const Device
 /// `address` is HOST:PORT (driver/remote/client.cc).
 std::unique_ptr<Device> open_remote(const isa::MachineConfig& config, const DeviceOptions& options,
                                     const std::string& address);
+/// `link` is HOST:PORT, udp:HOST:PORT or the path of a serial line (driver/litex/device.cc).
+std::unique_ptr<Device> open_litex(const isa::MachineConfig& config, const DeviceOptions& options,
+                                   const std::string& link);
 std::unique_ptr<Device> open_xrt(const isa::MachineConfig& config, const DeviceOptions& options);
 
 RtlInstallation inspect_rtl();

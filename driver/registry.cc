@@ -2,6 +2,8 @@
 // The table of backends. An explicit table, not self-registration: a static library would drop objects nobody names.
 #include "driver/registry.h"
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "driver/backends.h"
 
@@ -19,8 +21,19 @@ std::unique_ptr<Device> refuse_remote(const isa::MachineConfig& /*config*/, cons
               "device remote is named with its server: remote:HOST:PORT, for example remote:127.0.0.1:9190");
 }
 
+/// The link that `tessera litex --simulate -- COMMAND` names, where the device's name has none.
+std::unique_ptr<Device> open_named_litex(const isa::MachineConfig& config, const DeviceOptions& options) {
+  const char* link = std::getenv("TESSERA_LITEX");
+  if (link != nullptr) return open_litex(config, options, link);
+  throw Error(ErrorCode::kInvalidArgument,
+              "device litex is named with its link: litex:HOST:PORT, litex:udp:HOST:PORT or litex:/dev/ttyUSB0; "
+              "`tessera litex --board ulx3s --simulate` starts a simulated one");
+}
+
 constexpr Backend kBackends[] = {
     {"fsim", "functional simulator: exact results and race check, no time", open_fsim},
+    {"litex", "a board with a LiteX system, or the simulated one: litex:HOST:PORT, litex:/dev/ttyUSB0",
+     open_named_litex},
     {"remote", "a device that `tessera serve` serves elsewhere: remote:HOST:PORT", refuse_remote},
 #ifdef TESSERA_BACKEND_RTL
     {"rtl", "Verilated RTL: exact results, exact cycles", open_rtl},
@@ -56,6 +69,7 @@ std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineCon
     return open_xrt(config, chosen);
   }
   if (name.starts_with("remote:")) return open_remote(config, options, std::string(name.substr(7)));
+  if (name.starts_with("litex:")) return open_litex(config, options, std::string(name.substr(6)));
   std::string known;
   for (const Backend& backend : kBackends) {
     if (name == backend.name) return backend.open(config, options);

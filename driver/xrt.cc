@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "driver/backends.h"
+#include "driver/capabilities.h"
 #include "driver/profile.h"
 #include "driver/xrt_buffers.h"
 #include "driver/xrt_emu/protocol.h"
@@ -161,28 +162,6 @@ XrtKernel find_kernel(const xrt::xclbin& image, int* group) {
                   (seen.empty() ? std::string("none") : seen));
 }
 
-std::string describe(const isa::MachineConfig& config) {
-  std::string name = "a machine";
-  if (!config.name.empty()) name = std::string("'").append(config.name).append("'");
-  return name + " (" + std::to_string(config.batch) + "x" + std::to_string(config.block_in) + "x" +
-         std::to_string(config.block_out) + ")";
-}
-
-/// Names the parameters that differ: two machines of one size may differ in a memory.
-void check_machine(const isa::MachineConfig& wanted, const isa::MachineConfig& found) {
-  std::string differences;
-  for (const isa::ConfigKey& key : isa::config_keys()) {
-    if (key.get(wanted) == key.get(found)) continue;
-    differences += (differences.empty() ? "" : ", ") + std::string(key.name) + " " + std::to_string(key.get(wanted)) +
-                   " and " + std::to_string(key.get(found));
-  }
-  if (differences.empty()) return;
-  throw Error(ErrorCode::kUnsupported,
-              "device xrt: the program is for " + describe(wanted) + ", the machine on the card is " + describe(found) +
-                  "; they differ in " + differences +
-                  ". Load the xclbin of the program's configuration or compile for the machine's");
-}
-
 /// A card with an image on it, shared by the devices of this process that use both.
 struct Programmed {
   xrt::device card;
@@ -259,7 +238,8 @@ class XrtCard final : public XrtDevice {
     timeout_ = chosen_seconds(options, "timeout", simulated() ? 0s : 60s);
     patience_ = chosen_seconds(options, "wait", 600s);
     programmed_ = program_card(config, options, patience_);
-    check_machine(config, programmed_->machine);
+    check_machine("device xrt", "on the card", config, programmed_->machine,
+                  "Load the xclbin of the program's configuration or compile for the machine's");
     buffers_ = std::make_unique<XrtBuffers>(programmed_->card, programmed_->group);
   }
 

@@ -19,6 +19,7 @@
 #include <xrt/xrt_kernel.h>
 
 #include "base/error.h"
+#include "driver/capabilities.h"
 #include "isa/generated/kernel_arguments.h"
 #include "isa/generated/registers.h"
 
@@ -115,32 +116,6 @@ struct XrtQueue::State {
       }
     }
     return run;
-  }
-
-  static RunReport records(const xrt::kernel& opened) {
-    const auto read = [&](uint32_t offset) { return opened.read_register(offset); };
-    const auto read64 = [&](uint32_t offset) { return uint64_t{read(offset)} | uint64_t{read(offset + 4)} << 32; };
-    RunReport report;
-    const uint32_t fault = read(isa::reg::kFault);
-    report.fault.code = static_cast<isa::Fault>((fault & isa::reg::kFaultCodeMask) >> isa::reg::kFaultCodeLsb);
-    if (report.fault.code != isa::Fault::kNone) {
-      report.fault.unit = static_cast<isa::Unit>((fault & isa::reg::kFaultUnitMask) >> isa::reg::kFaultUnitLsb);
-      report.fault.pc = read(isa::reg::kFaultPc);
-    }
-    report.cycles = read64(isa::reg::kCycles);
-    report.counters.instructions = read64(isa::reg::kInstructions);
-    report.counters.bytes_read = read64(isa::reg::kBytesRead);
-    report.counters.bytes_written = read64(isa::reg::kBytesWritten);
-    for (int u = 0; u < static_cast<int>(kUnits); ++u) {
-      UnitCounters& unit = report.counters.units[static_cast<size_t>(u)];
-      unit.busy_cycles = read64(isa::reg::busy(u));
-      unit.wait_cycles = {read64(isa::reg::wait_load(u)), read64(isa::reg::wait_gemm(u)), read64(isa::reg::wait_alu(u)),
-                          read64(isa::reg::wait_store(u))};
-      unit.stall_memory_cycles = read64(isa::reg::stall_memory(u));
-      unit.stall_port_cycles = read64(isa::reg::stall_port(u));
-      unit.executed = read64(isa::reg::executed(u));
-    }
-    return report;
   }
 
   /// A unit that a killed process left running ends by itself, or never.
@@ -328,7 +303,7 @@ struct XrtQueue::State {
         start(current->run);
         next = following(*opened);
         wait(current->run, begin, current->job->request);
-        RunReport report = records(*opened);
+        RunReport report = read_records([&](uint32_t offset) { return opened->read_register(offset); });
         const XrtRunRequest& request = current->job->request;
         if (request.macs) {
           report.counters.macs = request.macs(report.counters.units[static_cast<size_t>(isa::Unit::kGemm)].executed);
@@ -395,29 +370,9 @@ isa::MachineConfig XrtQueue::capabilities(std::chrono::milliseconds patience) {
     if (patience.count() != 0 && Clock::now() - begin > patience) throw state_->held_by_others(0, patience);
     std::this_thread::sleep_for(kAskAgain);
   }
-  if (opened->read_register(isa::reg::kMagic) != isa::reg::kMagicReset) {
-    throw Error(ErrorCode::kUnsupported,
-                "compute unit '" + state_->kernel.units[0] + "' is no machine of this project");
-  }
-  const uint32_t version = opened->read_register(isa::reg::kIsaVersion);
-  if (version != static_cast<uint32_t>(isa::kIsaVersion)) {
-    throw Error(ErrorCode::kUnsupported, "the machine on the card has version " + std::to_string(version) +
-                                             " of the instruction set, this program version " +
-                                             std::to_string(isa::kIsaVersion) + "; rebuild the xclbin");
-  }
-  isa::MachineConfig found;
-  for (const isa::ConfigKey& key : isa::config_keys()) {
-    for (const isa::reg::Register& reg : isa::reg::kRegisters) {
-      if (reg.parameter == key.name) key.set(found, opened->read_register(reg.offset));
-    }
-  }
-  for (const isa::ShippedConfig& shipped : isa::shipped_configs()) {
-    isa::MachineConfig known = isa::parse_config(shipped.toml, std::string(shipped.name));
-    found.name = known.name;
-    if (found == known) return found;
-  }
-  found.name = "";
-  return found;
+  return read_capabilities(
+      "compute unit '" + state_->kernel.units[0] + "'", [&](uint32_t offset) { return opened->read_register(offset); },
+      "rebuild the xclbin");
 }
 
 size_t XrtQueue::in_flight() const {

@@ -103,6 +103,9 @@ CpuCode::CpuCode(const program::CpuModule& module) : state_(std::make_unique<Sta
     if (auto error = state_->jit->addObjectFile(std::move(buffer))) throw refuse(text(std::move(error)));
     return;
   }
+  // Offsets in bitcode are those of one size of pointers.
+  if (llvm::Triple(module.triple).isArch64Bit() != llvm::Triple(llvm::sys::getProcessTriple()).isArch64Bit())
+    throw refuse("it was made for a processor with pointers of another size; compile the model without --cpu-target");
   if (module.bitcode.empty()) throw refuse("it was made for another processor and carries no bitcode");
   auto context = std::make_unique<llvm::LLVMContext>();
   llvm::SMDiagnostic diagnostic;

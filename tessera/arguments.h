@@ -37,7 +37,9 @@ struct Arguments {
   std::string base_address, xclbin;
   std::optional<std::string> trusted_keys;
   std::string key;
-  std::string calibrate, engine, preprocess;  // of a float model that is quantised first
+  std::string calibrate, engine, preprocess;      // of a float model that is quantised first
+  bool bare_metal = false, library_math = false;  // of export
+  std::string target, rom, ram;
   BoardCommand board;
   const CLI::App* command = nullptr;  // that was given
 

@@ -9,6 +9,7 @@ namespace tessera {
 
 // Models: model_commands.cc.
 int compile_command(const Arguments& a);
+int export_command(Arguments a);
 int run_command(const Arguments& a);
 int report_command(Arguments a);
 int schedule_command(const Arguments& a);

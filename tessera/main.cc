@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, app, quantize, explore, tune, kernel, serve, report, schedule, asm, disasm,
-// info, keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file,
-// the cause and the way out; the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, export, app, quantize, explore, tune, kernel, litex, serve, console, report,
+// schedule, asm, disasm, info, keygen, sign, board, doctor, completion. Every error is one line on standard error that
+// names the node or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <cstdio>
 #include <iostream>
 #include <new>
@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "compiler/pipeline/command_options.h"
 #include "driver/registry.h"
+#include "tessera/bare_metal/bare_metal.h"
 #include "tessera/board.h"
 #include "tessera/command.h"
 #include "tessera/commands.h"
@@ -26,8 +27,9 @@ using namespace tessera;
 
 // Commands that are modules of the Python package.
 constexpr std::pair<std::string_view, const char*> kInPython[] = {
-    {"quantize", "tessera.quantization"}, {"app", "tessera.app"},     {"explore", "tessera.exploration"},
-    {"kernel", "tessera.tile"},           {"tune", "tessera.tuning"}, {"serve", "tessera.serving"}};
+    {"quantize", "tessera.quantization"}, {"app", "tessera.app"},        {"explore", "tessera.exploration"},
+    {"kernel", "tessera.tile"},           {"tune", "tessera.tuning"},    {"litex", "tessera.litex"},
+    {"serve", "tessera.serving"},         {"console", "tessera.console"}};
 
 /// The report of a bug keeps its lines.
 std::string shown(const Error& error) {
@@ -44,12 +46,15 @@ const char* example_of(const std::string& command) {
   constexpr std::pair<std::string_view, const char*> kExamples[] = {
       {"compile", "tessera compile model.onnx -o model.tsr --config npu256"},
       {"run", "tessera run model.onnx --device sysc --input image.npy --output result.npz --stats stats.json"},
+      {"export", "tessera export model.onnx --bare-metal --target litex-vexriscv --config npu64 -o firmware"},
       {"quantize", "tessera quantize model.onnx --calibrate images.npz -o model_int8.onnx"},
       {"app", "tessera app --device sysc -- python program.py"},
       {"explore", "tessera explore space.toml --network model_int8.onnx -o front.json"},
       {"kernel", "tessera kernel check examples/kernels/matmul.py"},
       {"tune", "tessera tune model_int8.onnx --config npu256 --trials 100 --db tuned.db"},
+      {"litex", "tessera litex --simulate --board ulx3s --config npu64"},
       {"serve", "tessera serve --device sysc --listen 127.0.0.1:9190"},
+      {"console", "tessera console --port /dev/ttyUSB0 --input image.npy"},
       {"report", "tessera report model.onnx --config npu64"},
       {"schedule", "tessera schedule model.onnx -o schedules.json"},
       {"asm", "tessera asm program.asm -o program.bin"},
@@ -158,6 +163,11 @@ int tessera::run_command_line(int argc, char** argv) {
                      "lists its options")
       ->prefix_command();
 
+  app.add_subcommand(
+         "litex",
+         "the system of an FPGA board, simulated (--simulate) or as a bitstream (--bitstream); litex --help "
+         "lists its options")
+      ->prefix_command();
   app.add_subcommand("tune",
                      "schedules of a model, found by measuring, into a database for --tuned; tune --help lists its "
                      "options")
@@ -168,6 +178,9 @@ int tessera::run_command_line(int argc, char** argv) {
       ->prefix_command();
 
   app.add_subcommand("serve", "devices and models for clients across the network; serve --help lists its options")
+      ->prefix_command();
+
+  app.add_subcommand("console", "talk to exported firmware over its serial line; console --help lists its options")
       ->prefix_command();
 
   auto* report = app.add_subcommand("report", "where the cycles and bytes of each layer go, as a table");
@@ -202,6 +215,22 @@ int tessera::run_command_line(int argc, char** argv) {
   disassemble->add_option("file", a.model, "artifact (.tsr) or instructions (.bin)")->required();
   disassemble->add_option("-o,--output", a.output, "file to write instead of standard output");
   loading(disassemble);
+
+  auto* export_ = app.add_subcommand("export", "write a model as C sources and machine code for a bare processor");
+  export_->add_option("model", a.model, "ONNX file, or an artifact compiled with --cpu-target")->required();
+  export_->add_flag("--bare-metal", a.bare_metal, "without an operating system, a heap or a C library");
+  std::string systems;
+  for (const auto& target : bare_metal::targets())
+    systems += (systems.empty() ? "" : "; ") + std::string(target.name) + ": " + std::string(target.summary);
+  export_->add_option("--target", a.target, systems)->default_val("generic-c");
+  export_->add_option("-o,--output", a.output, "folder to write");
+  export_->add_option("--rom", a.rom, "bytes of read-only memory there are (64K, 2M); refuses what does not fit");
+  export_->add_option("--ram", a.ram, "bytes of memory there are; without --rom they hold the firmware too");
+  export_->add_flag("--library-math", a.library_math,
+                    "functions that the runtime has not (pow, sin, cos, ...) from the firmware's C library");
+  common(export_);
+  loading(export_);
+  compiling(export_);
 
   auto* info = app.add_subcommand("info", "what an artifact or a model consists of and where it runs");
   info->add_option("model", a.model, "artifact or ONNX file")->required();
@@ -264,6 +293,7 @@ int tessera::run_command_line(int argc, char** argv) {
   try {
     if (*compile) return compile_command(a);
     if (*run) return run_command(a);
+    if (*export_) return export_command(a);
     if (*report) return report_command(a);
     if (*schedule) return schedule_command(a);
     if (*assemble) return asm_command(a);

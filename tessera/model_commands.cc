@@ -10,9 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/step_times.h"
+#include "compiler/cpu/target.h"
 #include "driver/registry.h"
 #include "isa/program/signature.h"
 #include "runtime/npy.h"
+#include "tessera/bare_metal/bare_metal.h"
 #include "tessera/commands.h"
 #include "tessera/description.h"
 #include "tessera/feeds.h"
@@ -202,6 +204,53 @@ int compile_command(const Arguments& a) {
   std::printf("%s: %s\n", output.c_str(), description_in_short(description).c_str());
   say(float_note(description, a.model));
   say(option_note(description, close_candidates));
+  return 0;
+}
+
+namespace {
+
+/// A size in bytes, or with K or M behind it in KiB or MiB; 0 for nothing. Errors: kInvalidArgument.
+uint64_t size_of(const std::string& flag, const std::string& text) {
+  if (text.empty()) return 0;
+  size_t used = 0;
+  uint64_t size = 0;
+  try {
+    size = std::stoull(text, &used, 0);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  const std::string unit = text.substr(used);
+  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : 0;
+  if (used == 0 || text[0] == '-' || (shift == 0 && !unit.empty()) || size == 0 || size > UINT32_MAX >> shift)
+    refuse(flag + " takes a size below 4 GiB, such as 65536, 512K or 32M, not '" + text + "'");
+  return size << shift;
+}
+
+}  // namespace
+
+int export_command(Arguments a) {
+  if (!a.bare_metal) refuse("export makes firmware; say so with --bare-metal");
+  if (a.output.empty()) refuse("give the folder to write with -o");
+  const bare_metal::Target& target = bare_metal::find_target(a.target);
+  std::string& processor = a.compile.cpu_target;
+  if (processor == cpu::kHost) processor = target.processor;
+  bare_metal::Options options;
+  options.processor = cpu::find_bare_target(processor);
+  if (!target.port.empty() && !options.processor.triple.starts_with("riscv"))
+    refuse("firmware of target '" + a.target + "' is for RISC-V; for '" + processor +
+           "' export with --target generic-c");
+  options.target = target;
+  options.model = std::filesystem::path(a.model).stem().string();
+  options.library_math = a.library_math;
+  options.rom = size_of("--rom", a.rom);
+  options.ram = a.ram.empty() ? target.bytes : size_of("--ram", a.ram);
+  const std::string bytes = read_text(a.model);
+  const program::Artifact artifact = holds_artifact(a, bytes) ? artifact_of(a, bytes) : compiled(a).artifact;
+  const bare_metal::Footprint needs = bare_metal::footprint(artifact, options);
+  if (!a.quiet) std::fputs(bare_metal::footprint_text(needs, options).c_str(), stdout);
+  bare_metal::check_room(needs, options);
+  bare_metal::write_folder(artifact, options, a.output);
+  if (!a.quiet) std::printf("%s: written; build it with make -C %s\n", a.output.c_str(), a.output.c_str());
   return 0;
 }
 

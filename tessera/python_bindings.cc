@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "compiler/npu/replay_memo.h"
+#include "driver/register_machine.h"
 #include "driver/registry.h"
 #include "driver/remote/worker.h"
 #include "isa/config.h"
@@ -323,6 +325,19 @@ PYBIND11_MODULE(_tessera, m) {
       .def("info_json", [](Session& s) { return description_json(s.artifact()); })
       .def("schedules_json", [](Session& s) { return schedules_json(s.artifact()); })
       .def("save", [](Session& s, const std::string& path) { program::save(s.artifact(), path); });
+
+  // Memory is given as (address of the machine, address in this process, bytes); whoever gives it keeps it.
+  py::class_<driver::RegisterMachine>(m, "RegisterMachine", "The functional simulator behind the machine's registers.")
+      .def(py::init([](const std::string& config, const std::vector<std::array<uint64_t, 3>>& memory) {
+             std::vector<driver::SharedMemory> parts;
+             for (const auto& [address, bytes, size] : memory)
+               parts.push_back({address, reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(bytes)), size});
+             return driver::RegisterMachine(isa::find_config(config), parts);
+           }),
+           py::arg("config"), py::arg("memory"))
+      .def("read", &driver::RegisterMachine::read, py::arg("offset"))
+      .def("write", &driver::RegisterMachine::write, py::call_guard<py::gil_scoped_release>(), py::arg("offset"),
+           py::arg("value"));
 
   m.def("end_searches", &SearchBehind::end_all, py::call_guard<py::gil_scoped_release>());
 

@@ -119,7 +119,19 @@ def main():
                 + (["-R", "random|functional|npu"] if options.random is not None else []),
             )
         )
-    rooms = ("system", "cpu", "import", "conformance", "oracle", "litert", "fuzz", "tile", "torch")
+    rooms = (
+        "system",
+        "cpu",
+        "import",
+        "conformance",
+        "oracle",
+        "litert",
+        "fuzz",
+        "tile",
+        "bare_metal",
+        "litex",
+        "torch",
+    )
     groups = [
         [*(f"tests/{room}" for room in rooms), "ops/tests"],
         ["isa/tests", "tests/new_instruction", "tests/tests"],

@@ -88,7 +88,10 @@ bool worth_fusing(mlir::OpOperand* operand) {
 
 class LlvmCodegen : public Codegen {
  public:
-  LlvmCodegen(mlir::MLIRContext& context, bool cached) : context_(context) {
+  LlvmCodegen(mlir::MLIRContext& context, bool cached, std::string_view target)
+      : context_(context),
+        bare_(target == kHost ? std::nullopt : std::optional(find_bare_target(target))),
+        vector_bytes_(bare_ ? 1 : host_vector_bytes()) {
     if (cached) cache_.emplace(FileCache::default_folder());
     mlir::DialectRegistry registry;
     mlir::arith::registerBufferizableOpInterfaceExternalModels(registry);
@@ -143,7 +146,8 @@ class LlvmCodegen : public Codegen {
 
   program::CpuModule finish() override {
     if (entry_points_.empty()) return {};
-    program::CpuModule out = emit_machine_code(*module_, entry_points_, work_, cache_ ? &*cache_ : nullptr);
+    program::CpuModule out =
+        emit_machine_code(*module_, entry_points_, work_, bare_ ? &*bare_ : nullptr, cache_ ? &*cache_ : nullptr);
     module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
     entry_points_.clear();
     nests_.clear();
@@ -182,7 +186,7 @@ class LlvmCodegen : public Codegen {
             location, block->getArgument(static_cast<unsigned>(i)), /*restrict=*/true);
         values[inputs[i]] = described[i];
       }
-      Graph graph(builder, location);
+      Graph graph(builder, location, vector_bytes_);
       for (nn::NodeOp op : ops) {
         const Lowerings::Entry* entry = lowerings().find(op.getDomain().str(), op.getOpType().str());
         require(entry != nullptr);
@@ -262,13 +266,14 @@ class LlvmCodegen : public Codegen {
   std::map<std::string, mlir::func::FuncOp> nests_;  // by content
   std::optional<CodeCache> cache_;
   std::map<std::string, Work> work_;  // of the nests by name
-  const int64_t vector_bytes_ = host_vector_bytes();
+  const std::optional<BareTarget> bare_;
+  const int64_t vector_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context, bool cached) {
-  return std::make_unique<LlvmCodegen>(context, cached);
+std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context, bool cached, std::string_view target) {
+  return std::make_unique<LlvmCodegen>(context, cached, target);
 }
 
 }  // namespace tessera::cpu

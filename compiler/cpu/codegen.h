@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "compiler/cpu/target.h"
 #include "compiler/nn/bridge.h"
 #include "isa/program/artifact.h"
 #include "mlir/IR/MLIRContext.h"
@@ -29,9 +31,11 @@ class Codegen {
   virtual program::CpuModule finish() = 0;
 };
 
-/// A code generator whose functions all end up in one module, for this host's processor. Loads the dialects it needs
-/// into `context`, which must outlive it. `cached`: machine code that was made before is taken from the user's cache
-/// (code_cache.h), and what is made is kept there.
-std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context, bool cached = false);
+/// A code generator whose functions all end up in one module, for the processor `target`: kHost, or a name of
+/// find_bare_target(). Loads the dialects it needs into `context`, which must outlive it. `cached`: machine code that
+/// was made before is taken from the user's cache (code_cache.h), and what is made is kept there.
+/// Errors: kInvalidArgument for an unknown processor.
+std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context, bool cached = false,
+                                        std::string_view target = kHost);
 
 }  // namespace tessera::cpu

@@ -7,6 +7,7 @@
 // expressed throws Declined, and the operator stays with the library of kernels.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -141,7 +142,8 @@ using Combine = std::function<Scalar(Body&, const Indices& i, const Indices& k, 
 /// The operations of one compiled function.
 class Graph {
  public:
-  Graph(mlir::OpBuilder builder, mlir::Location location) : builder_(builder), location_(location) {}
+  Graph(mlir::OpBuilder builder, mlir::Location location, int64_t vector_bytes)
+      : builder_(builder), location_(location), vector_bytes_(vector_bytes) {}
   void set_location(mlir::Location location) { location_ = location; }
 
   /// result[i] = element(i).
@@ -160,6 +162,8 @@ class Graph {
 
   mlir::OpBuilder& builder() { return builder_; }
   mlir::Location location() const { return location_; }
+  /// Elements of `bytes` in a vector of the processor.
+  int64_t lanes(int64_t bytes) const { return std::max<int64_t>(vector_bytes_ / bytes, 1); }
 
  private:
   Tensor build(DType dtype, const Shape& shape, const Shape& extents, mlir::Value init,
@@ -168,6 +172,7 @@ class Graph {
 
   mlir::OpBuilder builder_;
   mlir::Location location_;
+  int64_t vector_bytes_;
 };
 
 /// Element type of a tensor in compiled code; throws Declined for types that are not compiled.

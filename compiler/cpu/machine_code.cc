@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/CodeGen/TargetLowering.h"
+#include "llvm/CodeGen/TargetSubtargetInfo.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -47,6 +49,7 @@ mlir::LogicalResult to_llvm_dialect(mlir::ModuleOp module, const llvm::DataLayou
   mlir::LowerToLLVMOptions options(context);
   options.useBarePtrCallConv = true;
   options.dataLayout = layout;
+  if (layout.getPointerSizeInBits() == 32) options.overrideIndexBitwidth(32);
   mlir::LLVMTypeConverter types(context, options);
   mlir::RewritePatternSet patterns(context);
   mlir::populateSCFToControlFlowConversionPatterns(patterns);
@@ -195,10 +198,59 @@ std::unique_ptr<llvm::TargetMachine> host_machine(program::CpuModule& about) {
   return machine;
 }
 
+std::unique_ptr<llvm::TargetMachine> bare_machine(const BareTarget& target, program::CpuModule& about) {
+  about.triple = target.triple;
+  about.cpu = target.cpu;
+  about.features = target.features;
+  return machine_of(target);
+}
+
+/// Whether an intrinsic becomes instructions of the processor; all others become a call.
+bool has_instructions(const llvm::TargetLoweringBase& lowering, const llvm::Function& intrinsic, unsigned operation) {
+  const llvm::EVT type = llvm::EVT::getEVT(intrinsic.getReturnType(), /*HandleUnknown=*/true);
+  return type.isSimple() && lowering.isTypeLegal(type) && lowering.isOperationLegalOrCustom(operation, type);
+}
+
+/// Functions that a C library would have become those of runtime/bare_metal, which have this host's bits: one of a
+/// small C library may round otherwise.
+void call_freestanding(llvm::Module& module, llvm::TargetMachine& machine) {
+  struct Named {
+    unsigned operation;
+    const char* name;
+  };
+  static const std::map<llvm::Intrinsic::ID, Named> intrinsics = {
+      {llvm::Intrinsic::fma, {llvm::ISD::FMA, "fma"}},
+      {llvm::Intrinsic::sqrt, {llvm::ISD::FSQRT, "sqrt"}},
+      {llvm::Intrinsic::roundeven, {llvm::ISD::FROUNDEVEN, "roundeven"}},
+      {llvm::Intrinsic::floor, {llvm::ISD::FFLOOR, "floor"}},
+      {llvm::Intrinsic::ceil, {llvm::ISD::FCEIL, "ceil"}},
+      {llvm::Intrinsic::trunc, {llvm::ISD::FTRUNC, "trunc"}},
+      {llvm::Intrinsic::round, {llvm::ISD::FROUND, "round"}}};
+  std::vector<llvm::Function*> declared;
+  for (llvm::Function& function : module)
+    if (function.isDeclaration()) declared.push_back(&function);
+  for (llvm::Function* each : declared) {
+    llvm::Function& function = *each;
+    if (!function.isIntrinsic()) {
+      function.setName("tessera_" + function.getName());
+      continue;
+    }
+    const auto found = intrinsics.find(function.getIntrinsicID());
+    if (found == intrinsics.end() || function.use_empty()) continue;
+    const llvm::Function& user = *llvm::cast<llvm::Instruction>(*function.user_begin())->getFunction();
+    if (has_instructions(*machine.getSubtargetImpl(user)->getTargetLowering(), function, found->second.operation))
+      continue;
+    const std::string name =
+        std::string("tessera_") + found->second.name + (function.getReturnType()->isFloatTy() ? "f" : "");
+    llvm::FunctionCallee own = module.getOrInsertFunction(name, function.getFunctionType());
+    function.replaceAllUsesWith(own.getCallee());
+  }
+}
+
 /// LLVM's passes; they are part of the key of the cache, so what else makes code of a module is named behind them.
 constexpr std::string_view kPasses =
     "function(simplifycfg,sroa,early-cse<memssa>,loop-mssa(loop-rotate,licm),instcombine,early-cse,simplifycfg,dce)";
-constexpr std::string_view kPipeline = "default code generator, 3";  // to be changed with make_code(), host_machine()
+constexpr std::string_view kPipeline = "default code generator, 5";  // to be changed with make_code(), host_machine()
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::LoopAnalysisManager loops;
@@ -224,9 +276,10 @@ std::vector<uint8_t> bitcode(const llvm::Module& module) {
 }
 
 /// Optimised bitcode and object.
-void make_code(llvm::Module& module, llvm::TargetMachine& machine, program::CpuModule& out) {
+void make_code(llvm::Module& module, llvm::TargetMachine& machine, const BareTarget* bare, program::CpuModule& out) {
   optimise(module, machine);
   out.bitcode = bitcode(module);
+  if (bare) call_freestanding(module, machine);
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream to(bytes);
   llvm::legacy::PassManager passes;
@@ -251,9 +304,10 @@ int64_t host_vector_bytes() {
 }
 
 program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points,
-                                     const std::map<std::string, Work>& work, const CodeCache* cache) {
+                                     const std::map<std::string, Work>& work, const BareTarget* bare,
+                                     const CodeCache* cache) {
   program::CpuModule out;
-  auto machine = host_machine(out);
+  auto machine = bare ? bare_machine(*bare, out) : host_machine(out);
   if (mlir::failed(to_llvm_dialect(module, machine->createDataLayout())))
     refuse("an operation has no form in LLVM's dialect");
   llvm::LLVMContext context;
@@ -264,13 +318,13 @@ program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<En
   mark_functions(*code, work);
   for (const EntryPoint& entry : entry_points) add_entry_point(*code, entry);
   mark_library_calls(*code);
-  share_loops(*code, work);
+  if (!bare) share_loops(*code, work);
   if (getenv("TESSERA_CPU_DUMP")) code->print(llvm::errs(), nullptr);
   std::string problem;
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(*code, &stream)) refuse(problem);
   if (!cache) {
-    make_code(*code, *machine, out);
+    make_code(*code, *machine, bare, out);
     return out;
   }
   const std::vector<uint8_t> source = bitcode(*code);
@@ -282,7 +336,7 @@ program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<En
     out.bitcode = std::move(known->bitcode);
     return out;
   }
-  make_code(*code, *machine, out);
+  make_code(*code, *machine, bare, out);
   cache->keep(key, out);
   return out;
 }

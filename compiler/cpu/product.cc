@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "compiler/cpu/lowering.h"
-#include "compiler/cpu/machine_code.h"
 #include "compiler/cpu/products.h"
 
 namespace tessera::cpu {
@@ -187,7 +186,7 @@ Convolution::Convolution(Graph& graph, const ops::Node& node, const Tensor& x_gi
   const int64_t depth = w_given.shape[1], filters = w_given.shape[0] / groups;
   Shape x_shape = {padded.shape[0], groups, depth}, w_shape = {groups, filters, depth};
   Shape spatial = window.output;
-  if (rows_are_short(window, padded, host_vector_bytes() / ops::element_bytes(padded.dtype),
+  if (rows_are_short(window, padded, graph.lanes(ops::element_bytes(padded.dtype)),
                      depth * ops::element_count(kernel))) {
     pitch = padded.shape[3];
     x_shape.push_back(padded.shape[2] * pitch);

@@ -482,7 +482,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
 #if TESSERA_HAVE_CPU_CODEGEN
   std::unique_ptr<cpu::Codegen> cpu;
   if (options.cpu_codegen) {
-    cpu = cpu::create_codegen(state_->context, options.cpu_cache);
+    cpu = cpu::create_codegen(state_->context, options.cpu_cache, options.cpu_target);
     to.cpu = cpu.get();
   }
 #endif

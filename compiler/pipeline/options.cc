@@ -22,6 +22,10 @@ void for_each_option(Options& o, Visit&& visit) {
         0, 1);
   visit("cpu_cache", "cpu-cache",
         "False: machine code of the CPU is made anew, not taken from the user's cache or kept", o.cpu_cache, 0, 1);
+  visit("cpu_target", "cpu-target",
+        "The processor that code of the CPU is made for: host, an ISA string of RISC-V (rv32im), or a name of Arm's "
+        "(cortex-m4); other ones than the host are for `tessera export`",
+        o.cpu_target, 0, 0);
   visit("cache", "cache",
         "Folder of compiled programs, which are found there by what they were made from; off: none; without a word "
         "TESSERA_CACHE, or programs/ in the user's cache",

@@ -45,6 +45,7 @@ struct CompileOptions {
   bool use_npu = true;
   bool cpu_codegen = true;
   bool cpu_cache = true;
+  std::string cpu_target = "host";
   int64_t threads = 0;
   bool chains = true;
   bool forward = true;

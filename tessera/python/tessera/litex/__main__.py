@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hands the command to hw/litex, in the environment that has LiteX. That needs a checkout: a wheel has no boards."""
+
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+SCRIPTS = {"--simulate": "simulate.py", "--bitstream": "bitstream.py"}
+
+
+def main():
+    arguments = sys.argv[1:]
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    chosen = [script for flag, script in SCRIPTS.items() if flag in own]
+    python, folder = ROOT / "build" / "litex" / "bin" / "python", ROOT / "hw" / "litex"
+    if not folder.exists():
+        return "tessera: error (unsupported): this installation has no hw/litex; use a checkout of the project"
+    if not python.exists():
+        return "tessera: error (unsupported): LiteX is not installed; `./dev setup --extras litex` does it"
+    if len(chosen) != 1:
+        flags = ", ".join(SCRIPTS)
+        return f"tessera: error (invalid_argument): tessera litex: give one of {flags}, with --help for its options"
+    os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{ROOT / '.venv' / 'bin'}"
+    os.execv(python, [str(python), "-B", str(folder / chosen[0]), *arguments])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
