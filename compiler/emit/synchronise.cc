@@ -40,63 +40,118 @@ class Memory {
     int64_t begin = 0, end = 0;
     Clock writes{}, reads{};  // the last write has one engine; a later write has waited for it
   };
+  using Block = std::vector<Segment>;
+  /// A segment, by block and place in it; behind the last one: the number of blocks, 0.
+  struct At {
+    size_t block = 0, place = 0;
+  };
+  static constexpr size_t kBlock = 64;  // segments of a block at most
 
   void write(int64_t begin, int64_t end, size_t engine, uint32_t number, Clock& needed) {
-    const size_t first = first_from(begin);
-    size_t behind = first;
-    for (; behind < segments_.size() && segments_[behind].begin < end; ++behind) {
-      cut(behind, end);
-      merge(needed, segments_[behind].writes);
-      merge(needed, segments_[behind].reads);
+    const At first = first_from(begin);
+    bool any = false;
+    for (At at = first; !is_end(at) && segment(at).begin < end; at = next(at)) {
+      if (segment(at).end > end) at = cut(at, end);
+      merge(needed, segment(at).writes);
+      merge(needed, segment(at).reads);
+      any = true;
     }
-    Segment segment;
-    segment.begin = begin;
-    segment.end = end;
-    segment.writes[engine] = number;
-    if (first == behind) {
-      segments_.insert(at(first), segment);
+    Segment written;
+    written.begin = begin;
+    written.end = end;
+    written.writes[engine] = number;
+    if (!any) {
+      insert(first, written);
       return;
     }
-    segments_[first] = segment;
-    segments_.erase(at(first + 1), at(behind));
+    const At kept = first_from(begin);  // blocks may have been cut
+    segment(kept) = written;
+    erase_between(next(kept), end);
   }
 
   void read(int64_t begin, int64_t end, size_t engine, uint32_t number, Clock& needed) {
-    size_t k = first_from(begin);
-    for (int64_t from = begin; from < end; from = segments_[k++].end) {
-      if (k == segments_.size() || segments_[k].begin > from) {
+    At at = first_from(begin);
+    for (int64_t from = begin; from < end;) {
+      if (is_end(at) || segment(at).begin > from) {
         Segment gap;
         gap.begin = from;
-        gap.end = k == segments_.size() ? end : std::min(end, segments_[k].begin);
-        segments_.insert(at(k), gap);
+        gap.end = is_end(at) ? end : std::min(end, segment(at).begin);
+        at = insert(at, gap);
       }
-      cut(k, end);
-      merge(needed, segments_[k].writes);
-      segments_[k].reads[engine] = number;
+      if (segment(at).end > end) at = cut(at, end);
+      merge(needed, segment(at).writes);
+      segment(at).reads[engine] = number;
+      from = segment(at).end;
+      at = next(at);
     }
   }
 
+  Segment& segment(At at) { return blocks_[at.block][at.place]; }
+  bool is_end(At at) const { return at.block == blocks_.size(); }
+  At next(At at) const {
+    return at.place + 1 < blocks_[at.block].size() ? At{at.block, at.place + 1} : At{at.block + 1, 0};
+  }
+
   /// The first segment that begins there or later; one that reaches further is cut there.
-  size_t first_from(int64_t begin) {
-    const auto found = std::lower_bound(segments_.begin(), segments_.end(), begin,
-                                        [](const Segment& segment, int64_t value) { return segment.begin < value; });
-    const auto behind = static_cast<size_t>(found - segments_.begin());
-    if (behind > 0 && (behind == segments_.size() || found->begin != begin)) cut(behind - 1, begin);
-    return behind;
+  At first_from(int64_t begin) {
+    const auto block = std::partition_point(blocks_.begin(), blocks_.end(),
+                                            [&](const Block& one) { return one.back().begin < begin; });
+    At at{static_cast<size_t>(block - blocks_.begin()), 0};
+    if (!is_end(at)) {
+      const auto found =
+          std::partition_point(block->begin(), block->end(), [&](const Segment& one) { return one.begin < begin; });
+      at.place = static_cast<size_t>(found - block->begin());
+      if (found->begin == begin) return at;
+    }
+    if (at.block == 0 && at.place == 0) return at;
+    const At before = at.place > 0 ? At{at.block, at.place - 1} : At{at.block - 1, blocks_[at.block - 1].size() - 1};
+    return segment(before).end > begin ? next(cut(before, begin)) : at;
   }
 
-  /// Cuts a segment in two if it reaches beyond `where`.
-  void cut(size_t k, int64_t where) {
-    if (segments_[k].end <= where) return;
-    Segment tail = segments_[k];
+  /// Cuts a segment that reaches beyond `where` in two; returns the first part.
+  At cut(At at, int64_t where) {
+    Segment tail = segment(at);
     tail.begin = where;
-    segments_[k].end = where;
-    segments_.insert(at(k + 1), tail);
+    segment(at).end = where;
+    const At cut = insert({at.block, at.place + 1}, tail);
+    return cut.place > 0 ? At{cut.block, cut.place - 1} : At{cut.block - 1, blocks_[cut.block - 1].size() - 1};
   }
 
-  std::vector<Segment>::iterator at(size_t k) { return segments_.begin() + static_cast<std::ptrdiff_t>(k); }
+  /// Inserts a segment in front of another; returns where it stands.
+  At insert(At at, const Segment& segment) {
+    if (is_end(at)) {
+      if (blocks_.empty()) blocks_.emplace_back();
+      at = {blocks_.size() - 1, blocks_.back().size()};
+    }
+    Block& block = blocks_[at.block];
+    block.insert(block.begin() + static_cast<std::ptrdiff_t>(at.place), segment);
+    if (block.size() <= kBlock) return at;
+    const auto half = static_cast<std::ptrdiff_t>(kBlock / 2);
+    Block behind(block.begin() + half, block.end());
+    block.erase(block.begin() + half, block.end());
+    blocks_.insert(blocks_.begin() + static_cast<std::ptrdiff_t>(at.block) + 1, std::move(behind));
+    return at.place < kBlock / 2 ? at : At{at.block + 1, at.place - kBlock / 2};
+  }
 
-  std::vector<Segment> segments_;  // in order and disjoint; there are few, so that moving them costs less than nodes
+  /// Erases the segments from one on that begin before `end`.
+  void erase_between(At at, int64_t end) {
+    while (!is_end(at) && segment(at).begin < end) {
+      Block& block = blocks_[at.block];
+      const auto from = block.begin() + static_cast<std::ptrdiff_t>(at.place);
+      const auto to = std::partition_point(from, block.end(), [&](const Segment& one) { return one.begin < end; });
+      const bool more = to == block.end();
+      block.erase(from, to);
+      if (block.empty())
+        blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(at.block));
+      else if (more)
+        ++at.block;
+      at.place = 0;
+      if (!more) return;
+    }
+  }
+
+  std::vector<Block>
+      blocks_;  // in order and disjoint, none of them empty: moving a block's segments costs less than nodes
 };
 
 /// What an instruction waits for and whether others wait for it.

@@ -53,16 +53,28 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
     if (worth || options.forward != Forward::kIfFaster) ways.push_back(std::move(way));
     return copies;
   };
-  const std::set<size_t> copies = add({});
-  if (!ways.empty() && !copies.empty() && options.forward != Forward::kAlways) add(copies);
+  const auto forward = [&] {
+    const std::set<size_t> copies = add({});
+    if (!ways.empty() && !copies.empty() && options.forward != Forward::kAlways) add(copies);
+  };
   if (options.forward != Forward::kIfFaster) {
+    forward();
     ways.back().assemble(prefetch, judge, thorough);
     return std::move(ways.back());
   }
-  ways.push_back(std::move(lowered));
+  Emitter unchanged = lowered;
+  int64_t as_it_is = 0;
+  at_once(kAtOnce, 2, [&](size_t way, size_t) {
+    if (way == 0)
+      forward();
+    else
+      as_it_is = unchanged.assemble(prefetch, judge, thorough);
+  });
   std::vector<int64_t> cycles(ways.size());
   at_once(kAtOnce, ways.size(),
           [&](size_t way, size_t) { cycles[way] = ways[way].assemble(prefetch, judge, thorough); });
+  ways.push_back(std::move(unchanged));
+  cycles.push_back(as_it_is);
   // Of equal ones the last, which is the least changed.
   const auto best = std::min_element(cycles.rbegin(), cycles.rend());
   return std::move(ways[static_cast<size_t>(cycles.rend() - best) - 1]);

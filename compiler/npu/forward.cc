@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <set>
 
+#include "compiler/npu/byte_set.h"
 #include "compiler/npu/results.h"
 #include "compiler/npu/stream_values.h"
 
@@ -173,36 +173,12 @@ class Forwarding {
 
   // ---- what nobody reads
 
-  /// Bytes that are read later, by memory: INP and OUT byte by byte, the arena as intervals.
+  /// Bytes that are read later, by memory.
   struct Live {
-    std::vector<uint8_t> inp, out;
-    std::map<int64_t, int64_t> arena;  // begin -> end, disjoint
+    ByteSet inp, out, arena;
 
-    void add(int64_t begin, int64_t end) {
-      auto it = arena.lower_bound(begin);
-      if (it != arena.begin() && std::prev(it)->second >= begin) --it;
-      while (it != arena.end() && it->first <= end) {
-        begin = std::min(begin, it->first);
-        end = std::max(end, it->second);
-        it = arena.erase(it);
-      }
-      arena[begin] = end;
-    }
-    void remove(int64_t begin, int64_t end) {
-      auto it = arena.lower_bound(begin);
-      if (it != arena.begin() && std::prev(it)->second > begin) --it;
-      while (it != arena.end() && it->first < end) {
-        const auto [from, to] = *it;
-        it = arena.erase(it);
-        if (from < begin) arena[from] = begin;
-        if (to > end) it = arena.emplace(end, to).first;
-      }
-    }
-    bool any(int64_t begin, int64_t end) const {
-      const auto it = arena.lower_bound(begin);
-      return (it != arena.end() && it->first < end) || (it != arena.begin() && std::prev(it)->second > begin);
-    }
-    std::vector<uint8_t>* scratchpad(int memory) {
+    ByteSet* of(int memory) {
+      if (memory == kArenaMemory) return &arena;
       return memory == static_cast<int>(Space::kInp) ? &inp : memory == static_cast<int>(Space::kOut) ? &out : nullptr;
     }
   };
@@ -213,14 +189,8 @@ class Forwarding {
     for (const emit::Touch& touch : streamed.work.touches) {
       if (!touch.write) continue;
       writes = true;
-      if (touch.memory == kArenaMemory) {
-        if (live.any(touch.begin, touch.end)) return false;
-        continue;
-      }
-      const std::vector<uint8_t>* bytes = live.scratchpad(touch.memory);
-      if (bytes == nullptr) return false;
-      const auto from = bytes->begin() + touch.begin, to = bytes->begin() + touch.end;
-      if (std::find(from, to, uint8_t{1}) != to) return false;
+      ByteSet* const bytes = live.of(touch.memory);
+      if (bytes == nullptr || bytes->any(touch.begin, touch.end)) return false;
     }
     return writes;
   }
@@ -229,33 +199,30 @@ class Forwarding {
   void pass(const Streamed& streamed, Live& live) const {
     const auto runs = arena_runs(streamed.instruction);
     const bool store = std::holds_alternative<isa::Store>(streamed.instruction);
-    if (runs && store) runs->dram.each([&](int64_t at) { live.remove(at, at + runs->length); });
+    if (runs && store) runs->dram.each([&](int64_t at) { live.arena.remove(at, at + runs->length); });
     for (const emit::Touch& touch : written_by(streamed.instruction, streamed.work, config_)) {
-      if (touch.memory == kArenaMemory) live.remove(touch.begin, touch.end);
-      if (std::vector<uint8_t>* bytes = live.scratchpad(touch.memory))
-        std::fill(bytes->begin() + touch.begin, bytes->begin() + touch.end, uint8_t{0});
+      if (ByteSet* const bytes = live.of(touch.memory)) bytes->remove(touch.begin, touch.end);
     }
-    if (runs && !store) runs->dram.each([&](int64_t at) { live.add(at, at + runs->length); });
+    if (runs && !store) runs->dram.each([&](int64_t at) { live.arena.add(at, at + runs->length); });
     const std::vector<Reading> readings = readings_of(streamed.instruction);
     for (const emit::Touch& touch : streamed.work.touches) {
       if (touch.write) continue;
-      if (touch.memory == kArenaMemory && !runs) live.add(touch.begin, touch.end);
-      if (std::vector<uint8_t>* bytes = live.scratchpad(touch.memory); bytes != nullptr && readings.empty())
-        std::fill(bytes->begin() + touch.begin, bytes->begin() + touch.end, uint8_t{1});
+      ByteSet* const bytes = live.of(touch.memory);
+      const bool exactly = touch.memory == kArenaMemory ? runs.has_value() : !readings.empty();
+      if (bytes != nullptr && !exactly) bytes->add(touch.begin, touch.end);
     }
     for (const Reading& reading : readings) {
-      std::vector<uint8_t>& bytes = *live.scratchpad(static_cast<int>(reading.space));
-      reading.walk.each(
-          [&](int64_t entry) { std::fill_n(bytes.begin() + entry * entry_bytes_, entry_bytes_, uint8_t{1}); });
+      ByteSet& bytes = *live.of(static_cast<int>(reading.space));
+      each_run(reading.walk,
+               [&](int64_t entry, int64_t count) { bytes.add(entry * entry_bytes_, (entry + count) * entry_bytes_); });
     }
   }
 
   /// Whether there was anything.
   bool drop_unread() {
     Live live;
-    live.inp.resize(static_cast<size_t>(config_.space_bytes(Space::kInp)));
-    live.out.resize(static_cast<size_t>(config_.space_bytes(Space::kOut)));
-    for (const auto& [begin, end] : results_) live.add(begin, end);
+    // Tensors without a place have no bytes, at 0: who writes there counts as read.
+    for (const auto& [begin, end] : results_) live.arena.add(begin, std::max(end, begin + 1));
     bool dropped = false;
     for (auto streamed = stream_.rbegin(); streamed != stream_.rend(); ++streamed) {
       if (!streamed->kept) continue;

@@ -230,17 +230,14 @@ std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units) {
   if (forwards && replays_ != nullptr) key += places_of(units);
   return remembered(known_as(""), key, [&](SlotLog& slots) {
     std::vector<LayerInfo> infos(graph_.operations.size());
-    const auto cost = [&](bool forwarded) {
-      const auto append = [&](Emitter& emitter) {
-        for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
-        if (forwarded) emitter.forward(read_elsewhere(units), {});
-      };
-      return hands_.front().judge->cost(
-          lower_stream(config_, options_, infos.size(), append, &slots, hands_.front().judge->wants()));
-    };
-    std::optional<Cost> best = cost(false);
-    if (!forwards || !best) return best;
-    const std::optional<Cost> other = cost(true);
+    Emitter emitter(config_, options_, WeightBytes::kPlacesOnly);
+    for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
+    slots = emitter.slots();
+    schedule::CostModel& judge = *hands_.front().judge;
+    const auto cost = [&] { return judge.cost(stream_of(emitter, options_, infos.size(), judge.wants())); };
+    std::optional<Cost> best = cost();
+    if (!forwards || !best || !emitter.forward(read_elsewhere(units), {}).changed) return best;
+    const std::optional<Cost> other = cost();
     return other->cycles < best->cycles ? other : best;
   });
 }

@@ -3,6 +3,7 @@
 #include "compiler/npu/stream_values.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <numeric>
 #include <utility>
@@ -104,7 +105,9 @@ bool copies(const isa::Alu& alu) {
 }
 
 StreamValues::StreamValues(const isa::MachineConfig& config)
-    : config_(config), lanes_(config.entry_bytes(Space::kInp)) {
+    : config_(config),
+      lanes_(config.entry_bytes(Space::kInp)),
+      lane_bits_(std::countr_zero(static_cast<uint64_t>(lanes_))) {
   for (const Space space : {Space::kInp, Space::kOut}) {
     scratchpad(space).numbers.resize(static_cast<size_t>(config.depth(space) * lanes_), kUnknown);
     scratchpad(space).mixed.resize(static_cast<size_t>(config.depth(space)), 0);
@@ -126,11 +129,11 @@ void StreamValues::run(const isa::Instruction& instruction, const emit::Work& wo
 
 void StreamValues::note(Space space, int64_t entry) {
   const Number number = *lanes_of(space, entry);
-  if (number == kUnknown || number % lanes_ != 0) return;
-  const size_t at = number / static_cast<Number>(lanes_);
+  if (number == kUnknown || lane_of(number) != 0) return;
+  const size_t at = entry_of(number);
   if (places_.size() <= at) places_.resize(std::max(at + 1, 2 * places_.size()));
   const auto node = static_cast<int32_t>(nodes_.size());
-  nodes_.push_back({{space, entry}, -1});
+  nodes_.push_back({Place(space, entry).packed(), -1});
   List& list = places_[at];
   (list.first < 0 ? list.first : nodes_[static_cast<size_t>(list.last)].next) = node;
   list.last = node;
@@ -146,14 +149,15 @@ void StreamValues::name(Space space, int64_t at) {
 
 template <typename Visit>
 bool StreamValues::any_place(Number number, Visit&& visit) {
-  const size_t at = number / static_cast<Number>(lanes_);
+  const size_t at = entry_of(number);
   if (at >= places_.size()) return false;
   List& list = places_[at];
   int32_t before = -1;
   for (int32_t i = list.first; i >= 0;) {
-    const auto [place, next] = nodes_[static_cast<size_t>(i)];
+    const auto [packed, next] = nodes_[static_cast<size_t>(i)];
+    const Place place(packed);
     const Number first = *lanes_of(place.space, place.entry);
-    if (first / lanes_ == number / lanes_ && first % lanes_ == 0) {
+    if (entry_of(first) == at && lane_of(first) == 0) {
       if (visit(place)) return true;
       before = i;
     } else {  // something else stands there now
@@ -169,7 +173,7 @@ bool StreamValues::maybe_elsewhere(Number number, std::array<bool, 2> spaces, bo
                                    int64_t byte) {
   bool other = false;
   any_place(number, [&](const Place& place) {
-    if (from_here && place.space == here && place.entry * lanes_ + number % lanes_ == byte) return true;
+    if (from_here && place.space == here && place.entry * lanes_ + lane_of(number) == byte) return true;
     other = other || spaces[place.space == Space::kInp ? 0 : 1];
     return other;
   });
@@ -180,13 +184,8 @@ template <typename Visit>
 void StreamValues::each_page(int64_t begin, int64_t count, bool make, Visit&& visit) {
   for (int64_t done = 0; done < count;) {
     const int64_t page = (begin + done) / kPage, at = (begin + done) % kPage, part = std::min(kPage - at, count - done);
-    if (page != last_page_ || (last_numbers_ == nullptr && make)) {
-      const auto found = dram_.find(page);
-      last_page_ = page;
-      last_numbers_ = found == dram_.end() ? nullptr : found->second.get();
-      if (last_numbers_ == nullptr && make) last_numbers_ = (dram_[page] = std::make_unique<Page>()).get();
-    }
-    visit(last_numbers_ == nullptr ? nullptr : last_numbers_->data() + at, done, part);
+    Page* const found = dram_.find(page, make);
+    visit(found == nullptr ? nullptr : found->data() + at, done, part);
     done += part;
   }
 }
@@ -224,62 +223,65 @@ void StreamValues::forget(const emit::Work& work, bool transfer, bool all) {
     if (touch.memory == kArenaMemory) forget_dram(touch.begin, touch.end);
     const auto space = static_cast<Space>(touch.memory);
     if (touch.memory >= isa::kSpaces || (space != Space::kInp && space != Space::kOut)) continue;
-    for (int64_t at = touch.begin / lanes_; at * lanes_ < touch.end; ++at) {
-      std::fill_n(lanes_of(space, at), lanes_, kUnknown);
+    const int64_t first = touch.begin / lanes_, end = (touch.end + lanes_ - 1) / lanes_;
+    if (first >= end) continue;
+    std::fill_n(lanes_of(space, first), (end - first) * lanes_, kUnknown);
+    for (int64_t at = first; at < end; ++at) {
       uint8_t& parts = mixed(space, at);
       parts = static_cast<uint8_t>(transfer || (parts != 0 && !all));
     }
   }
 }
 
+void StreamValues::load_part(Space space, int64_t byte, int64_t from, int64_t count) {
+  Number* const lanes = &byte_at(space, byte);
+  numbers_in_dram(from, count, lanes);
+  if (std::count(lanes, lanes + count, kUnknown) == 0) return;
+  for (int64_t k = 0, end = 0; k < count; k = end) {
+    end = k + 1;
+    if (lanes[k] != kUnknown) continue;
+    while (end < count && lanes[end] == kUnknown) ++end;
+    std::iota(lanes + k, lanes + end, fresh() + static_cast<Number>((byte + k) & (lanes_ - 1)));
+  }
+  set_in_dram(from, count, lanes);
+}
+
 void StreamValues::load(const Runs& runs) {
-  const std::vector<int64_t> from = addresses_of(runs.dram), to = addresses_of(runs.scratchpad);
-  for (size_t i = 0; i < from.size(); ++i) {
+  each_of_both(runs.dram, runs.scratchpad, [&](int64_t from, int64_t to) {
     for (int64_t done = 0; done < runs.length;) {
-      const int64_t at = to[i] + done, lane = at % lanes_, count = std::min(lanes_ - lane, runs.length - done);
-      uint8_t& parts = mixed(runs.space, at / lanes_);
+      const int64_t at = to + done, lane = at & (lanes_ - 1), entry = at >> lane_bits_,
+                    count = std::min(lanes_ - lane, runs.length - done);
+      uint8_t& parts = mixed(runs.space, entry);
       if (count == lanes_) parts = 0;
       if (lane != 0) parts = 1;
-      Number* const entry = lanes_of(runs.space, at / lanes_);
-      if (lane == 0 && parts == 0) std::fill_n(entry, lanes_, kUnknown);
-      Number* const lanes = entry + lane;
-      numbers_in_dram(from[i] + done, count, lanes);
-      bool made = false;
-      for (int64_t k = 0, end = 0; k < count; k = end) {
-        end = k + 1;
-        if (lanes[k] != kUnknown) continue;
-        while (end < count && lanes[end] == kUnknown) ++end;
-        std::iota(lanes + k, lanes + end, fresh() + static_cast<Number>(lane + k));
-        made = true;
-      }
-      if (made) set_in_dram(from[i] + done, count, lanes);
-      note(runs.space, at / lanes_);
+      if (lane == 0 && parts == 0 && count < lanes_) std::fill_n(lanes_of(runs.space, entry), lanes_, kUnknown);
+      load_part(runs.space, at, from + done, count);
+      note(runs.space, entry);
       done += count;
     }
-  }
+  });
 }
 
 void StreamValues::store(const Runs& runs) {
-  const std::vector<int64_t> from = addresses_of(runs.scratchpad), to = addresses_of(runs.dram);
-  for (size_t i = 0; i < from.size(); ++i) {
-    for (int64_t at = from[i] / lanes_; at * lanes_ < from[i] + runs.length; ++at) name(runs.space, at);
-    set_in_dram(to[i], runs.length, &byte_at(runs.space, from[i]));
-  }
+  each_of_both(runs.scratchpad, runs.dram, [&](int64_t from, int64_t to) {
+    for (int64_t at = from >> lane_bits_; at << lane_bits_ < from + runs.length; ++at) name(runs.space, at);
+    set_in_dram(to, runs.length, &byte_at(runs.space, from));
+  });
 }
 
 void StreamValues::copy(const isa::Alu& alu) {
   const auto space = [](isa::AluSpace s) { return s == isa::AluSpace::kInp ? Space::kInp : Space::kOut; };
   const Walk from = walk_of(alu.extent, alu.src_stride, alu.src_addr),
              to = walk_of(alu.extent, alu.dst_stride, alu.dst_addr);
-  const std::vector<int64_t> sources = addresses_of(from), results = addresses_of(to);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    name(space(alu.src), sources[i]);
-    const Number* const source = lanes_of(space(alu.src), sources[i]);
-    Number* const result = lanes_of(space(alu.dst), results[i]);
-    if (source != result) std::copy_n(source, lanes_, result);
-    mixed(space(alu.dst), results[i]) = mixed(space(alu.src), sources[i]);
-    note(space(alu.dst), results[i]);
-  }
+  const Space read = space(alu.src), written = space(alu.dst);
+  each_of_both(from, to, [&](int64_t source, int64_t result) {
+    name(read, source);
+    const Number* const numbers = lanes_of(read, source);
+    Number* const copied = lanes_of(written, result);
+    if (numbers != copied) std::copy_n(numbers, lanes_, copied);
+    mixed(written, result) = mixed(read, source);
+    note(written, result);
+  });
 }
 
 std::optional<Elsewhere> StreamValues::elsewhere(Space space, const Walk& walk, std::array<bool, 2> spaces) {
@@ -288,7 +290,7 @@ std::optional<Elsewhere> StreamValues::elsewhere(Space space, const Walk& walk, 
     if (walk.stride[k] == 0) moving.extent[k] = 1;
   }
   const Number first = *lanes_of(space, walk.first);
-  if (first == kUnknown || first % lanes_ != 0 || moving.size() * lanes_ > kMostBytes) return {};
+  if (first == kUnknown || lane_of(first) != 0 || moving.size() * lanes_ > kMostBytes) return {};
   if (!maybe_elsewhere(first, spaces, true, space, walk.first * lanes_)) return {};
   Wanted wanted{{}, lanes_, lanes_};
   bool known = true;
@@ -321,7 +323,7 @@ std::optional<Elsewhere> StreamValues::on_chip(const Runs& load, Walk& walk) {
   if (load.scratchpad.first % lanes_ != 0) return {};
   Number first = kUnknown;
   numbers_in_dram(load.dram.first, 1, &first);
-  if (first == kUnknown || first % lanes_ != 0) return {};
+  if (first == kUnknown || lane_of(first) != 0) return {};
   if (!maybe_elsewhere(first, {true, true}, false, load.space, 0)) return {};
   walk = load.scratchpad;
   Walk dram = load.dram;
@@ -360,7 +362,7 @@ std::optional<Elsewhere> StreamValues::find(const Walk& walk, const Wanted& want
     return false;
   });
   for (const Place& place : candidates) {
-    const int64_t first = (place.entry * lanes_ + number % lanes_) / wanted.scale;
+    const int64_t first = (place.entry * lanes_ + lane_of(number)) / wanted.scale;
     if (from_here && place.space == here && first == walk.first) return {};
     if (!spaces[place.space == Space::kInp ? 0 : 1]) continue;
     if (auto found = fit(walk, wanted, place)) return found;
@@ -372,7 +374,7 @@ std::optional<int64_t> StreamValues::address_of(const Wanted& wanted, int64_t fl
   const Number number = *wanted.step(flat);
   std::optional<int64_t> address;
   any_place(number, [&](const Place& place) {
-    if (place.space == space && holds(place, number)) address = (place.entry * lanes_ + number % lanes_) / wanted.scale;
+    if (place.space == space && holds(place, number)) address = (place.entry * lanes_ + lane_of(number)) / wanted.scale;
     return address.has_value();
   });
   return address;
@@ -380,10 +382,10 @@ std::optional<int64_t> StreamValues::address_of(const Wanted& wanted, int64_t fl
 
 std::optional<Elsewhere> StreamValues::fit(const Walk& walk, const Wanted& wanted, const Place& first) {
   const Number number = *wanted.step(0);
-  if (wanted.scale != 1 && number % lanes_ != 0) return {};
+  if (wanted.scale != 1 && lane_of(number) != 0) return {};
   Elsewhere result;
   result.space = first.space;
-  result.first = (first.entry * lanes_ + number % lanes_) / wanted.scale;
+  result.first = (first.entry * lanes_ + lane_of(number)) / wanted.scale;
   int64_t flat = 1;
   for (size_t k = walk.extent.size(); k-- > 0; flat *= walk.extent[k]) {
     if (walk.extent[k] == 1) continue;

@@ -6,12 +6,11 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "compiler/emit/work.h"
+#include "compiler/npu/byte_set.h"
 #include "compiler/npu/graph.h"
 #include "compiler/npu/walk.h"
 #include "isa/config.h"
@@ -74,17 +73,24 @@ class StreamValues {
   struct Place {
     isa::Space space;
     int64_t entry;
+    Place(isa::Space of, int64_t at) : space(of), entry(at) {}
+    explicit Place(uint32_t packed)
+        : space((packed & 1) != 0 ? isa::Space::kInp : isa::Space::kOut), entry(packed >> 1) {}
+    uint32_t packed() const { return static_cast<uint32_t>(entry) << 1 | (space == isa::Space::kInp ? 1U : 0U); }
   };
   /// Places of an entry's number, oldest first: the first and the last in nodes_; -1: none.
   struct List {
     int32_t first = -1, last = -1;
   };
   struct Node {
-    Place place;
+    uint32_t place;
     int32_t next;
   };
   static constexpr int64_t kPage = 4096;  // bytes
   using Page = std::array<Number, kPage>;
+
+  Number lane_of(Number number) const { return number & static_cast<Number>(lanes_ - 1); }
+  size_t entry_of(Number number) const { return number >> lane_bits_; }
 
   Scratchpad& scratchpad(isa::Space space) { return space == isa::Space::kInp ? inp_ : out_; }
   Number* lanes_of(isa::Space space, int64_t entry) { return scratchpad(space).numbers.data() + entry * lanes_; }
@@ -100,7 +106,7 @@ class StreamValues {
   /// Whether there is a place to look at before that which is read now.
   bool maybe_elsewhere(Number number, std::array<bool, 2> spaces, bool from_here, isa::Space here, int64_t byte);
   bool holds(const Place& place, Number number) {
-    return byte_at(place.space, place.entry * lanes_ + number % lanes_) == number;
+    return byte_at(place.space, place.entry * lanes_ + lane_of(number)) == number;
   }
 
   /// Calls visit(numbers, offset, count) of parts of `count` bytes from one on; `numbers` is null where none has one,
@@ -111,6 +117,8 @@ class StreamValues {
   void set_in_dram(int64_t begin, int64_t count, const Number* numbers);
   void forget_dram(int64_t begin, int64_t end);
   void forget(const emit::Work& work, bool transfer, bool all);
+  /// A part of an entry that comes from the arena.
+  void load_part(isa::Space space, int64_t byte, int64_t from, int64_t count);
   void load(const Runs& runs);
   void store(const Runs& runs);
   void copy(const isa::Alu& alu);
@@ -129,13 +137,12 @@ class StreamValues {
   bool verify(const Walk& walk, const Wanted& wanted, const Elsewhere& found);
 
   const isa::MachineConfig& config_;
-  const int64_t lanes_;
+  const int64_t lanes_;  // a power of two
+  const int lane_bits_;
   Scratchpad inp_, out_;
   std::vector<List> places_;  // by entry's number / lanes
   std::vector<Node> nodes_;
-  std::unordered_map<int64_t, std::unique_ptr<Page>> dram_;  // behind kArenaBase
-  int64_t last_page_ = -1;                                   // that was looked for
-  Page* last_numbers_ = nullptr;
+  Pages<Page> dram_;  // behind kArenaBase
   Number last_ = 0;
 };
 

@@ -87,9 +87,6 @@ InstructionStream synchronised(Emitter&& emitter, const isa::MachineConfig& conf
   return stream;
 }
 
-namespace {
-
-/// The stream of an emitter, which it keeps.
 InstructionStream stream_of(const Emitter& emitter, const Options& options, size_t layers, Wanted wanted) {
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
   if (wanted == Wanted::kInstructions) {
@@ -112,6 +109,8 @@ InstructionStream stream_of(const Emitter& emitter, const Options& options, size
   stream.pool = std::make_shared<const emit::WorkPool>(std::move(pool));
   return stream;
 }
+
+namespace {
 
 /// The streams of append(0), and of append(0) and append(1), which is lowered once.
 template <typename Append>

@@ -25,6 +25,10 @@ schedule::InstructionStream lower_stream(const isa::MachineConfig& config, const
                                          const std::function<void(Emitter&)>& append, SlotLog* slots = nullptr,
                                          schedule::Wanted wanted = schedule::Wanted::kInstructions);
 
+/// The stream of what an emitter has collected, which it keeps.
+schedule::InstructionStream stream_of(const Emitter& emitter, const Options& options, size_t layers,
+                                      schedule::Wanted wanted);
+
 /// The same of steps that are a stream already.
 schedule::InstructionStream synchronised(Emitter&& assembled, const isa::MachineConfig& config, size_t layers,
                                          const emit::SynchroniseOptions& order = {});

@@ -38,6 +38,37 @@ struct Walk {
   }
 };
 
+/// Calls visit(address in `a`, address in `b`) of two operands of a nest, which have its extents, in order.
+template <typename Visit>
+void each_of_both(const Walk& a, const Walk& b, Visit&& visit) {
+  std::array<int64_t, 6> index{};
+  int64_t at_a = a.first, at_b = b.first;
+  for (int64_t count = a.size(); count > 0; --count) {
+    visit(at_a, at_b);
+    for (size_t k = a.extent.size(); k-- > 0;) {
+      at_a += a.stride[k];
+      at_b += b.stride[k];
+      if (++index[k] < a.extent[k]) break;
+      at_a -= a.extent[k] * a.stride[k];
+      at_b -= a.extent[k] * b.stride[k];
+      index[k] = 0;
+    }
+  }
+}
+
+/// Calls visit(first, count) of addresses that follow each other, in order: those of the innermost loops together.
+template <typename Visit>
+void each_run(Walk walk, Visit&& visit) {
+  int64_t count = 1;
+  for (size_t k = walk.extent.size(); k-- > 0;) {
+    if (walk.extent[k] == 1) continue;
+    if (walk.stride[k] != count) break;
+    count *= walk.extent[k];
+    walk.extent[k] = 1;
+  }
+  walk.each([&](int64_t first) { visit(first, count); });
+}
+
 template <typename Extent, typename Stride>
 Walk walk_of(const Extent& extent, const Stride& stride, int64_t first) {
   Walk walk;
