@@ -22,6 +22,9 @@ MORE_DECIBELS = 7.0  # are wanted then
 FINE_SHARE = 0.1  # of the products, at most ...
 FINE_PRODUCTS = 1 << 26  # ... or so many, which nobody would feel
 FINE_GAIN = 1.0  # dB that it must bring
+FAR_DECIBELS = 24.0  # of the outputs with these products in 16 bits: with less, more of them are
+FAR_SHARE = 0.3  # of the products, at most
+FAR_GAIN = 2.0  # dB that the others must bring
 RUNS = 1 << 33  # multiply-accumulates of the samples that judge a trial, about
 LOCAL_SAMPLES = 2
 
@@ -130,7 +133,11 @@ class Keeping:
             work.meter.at(len(tried), trials)
             return work.distance(variant(kept), feeds)
 
-        names, after = deciding.Finer(alone, distance).choose(FINE_DECIBELS + MORE_DECIBELS, budget)
+        finer = deciding.Finer(alone, distance)
+        names, after = finer.choose(FINE_DECIBELS + MORE_DECIBELS, budget)
+        if after < FAR_DECIBELS and work.options.sixteen is None and budget < FAR_SHARE * total:
+            more, farther = finer.choose(FAR_DECIBELS, FAR_SHARE * total)
+            names, after = (more, farther) if farther >= max(before, after) + FAR_GAIN else (names, after)
         if not names or not after >= before + FINE_GAIN:
             return
         kept = dict(work.float_nodes)
