@@ -124,7 +124,7 @@ class Keeping:
         if not before < FINE_DECIBELS:
             return
         alone = local.losses(self.state, products, feeds[:LOCAL_SAMPLES])
-        trials = len(alone).bit_length() + 1
+        trials = len(alone).bit_length() + 3
         work.meter.add("looking for layers that need finer steps", 8 * len(feeds) * trials)
         variant, tried = self._variants(), []
 
@@ -134,10 +134,11 @@ class Keeping:
             return work.distance(variant(kept), feeds)
 
         finer = deciding.Finer(alone, distance)
-        names, after = finer.choose(FINE_DECIBELS + MORE_DECIBELS, budget)
-        if after < FAR_DECIBELS and work.options.sixteen is None and budget < FAR_SHARE * total:
-            more, farther = finer.choose(FAR_DECIBELS, FAR_SHARE * total)
-            names, after = (more, farther) if farther >= max(before, after) + FAR_GAIN else (names, after)
+        wanted, most = FINE_DECIBELS + MORE_DECIBELS, FAR_SHARE * total
+        if work.options.sixteen is None and budget < most and (reached := finer.reached(budget)) < FAR_DECIBELS:
+            if finer.reached(most) >= max(before, reached) + FAR_GAIN:
+                wanted, budget = FAR_DECIBELS, most
+        names, after = finer.choose(wanted, budget)
         if not names or not after >= before + FINE_GAIN:
             return
         kept = dict(work.float_nodes)

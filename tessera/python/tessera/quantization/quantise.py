@@ -462,7 +462,7 @@ class Quantization:
         if not places:
             return model, found
         self.meter.begin("splitting")
-        feeds = take(self.data, min(SPLIT_SAMPLES, self.judges))
+        feeds = take(self.data, min(SPLIT_SAMPLES, max(2, self.judges // 2)))
         # What a trial narrows is narrowed for good by _narrow, with more samples.
         reached, narrowed = self._split_distance(model, found, feeds, found)
         failures = 0
