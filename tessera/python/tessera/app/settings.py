@@ -17,8 +17,8 @@ SITE = pathlib.Path(__file__).resolve().parent / "site"
 @dataclasses.dataclass
 class Settings:
     """device, config ("": as each model says), options: of each tessera.Session. folder: where processes write what
-    they did, or "". capture, quantize: folders, or "". samples, megabytes: bounds of what is captured of one model. shapes: texts of
-    shapes that will come, as of shapes.shapes_ahead."""
+    they did, or "". capture, quantize: folders, or "". samples, megabytes: bounds of what is captured of one model.
+    shapes: texts of shapes that will come, as of shapes.shapes_ahead."""
 
     device: str = "fsim"
     config: str = ""

@@ -135,9 +135,10 @@ class Keeping:
 
         finer = deciding.Finer(alone, distance)
         wanted, most = FINE_DECIBELS + MORE_DECIBELS, FAR_SHARE * total
-        if work.options.sixteen is None and budget < most and (reached := finer.reached(budget)) < FAR_DECIBELS:
-            if finer.reached(most) >= max(before, reached) + FAR_GAIN:
-                wanted, budget = FAR_DECIBELS, most
+        may_be_more = work.options.sixteen is None and budget < most
+        if may_be_more and (reached := finer.reached(budget)) < FAR_DECIBELS:
+            gained = finer.reached(most) - max(before, reached)
+            wanted, budget = (FAR_DECIBELS, most) if gained >= FAR_GAIN else (wanted, budget)
         names, after = finer.choose(wanted, budget)
         if not names or not after >= before + FINE_GAIN:
             return
