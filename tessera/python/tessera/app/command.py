@@ -38,7 +38,7 @@ def parser():
     add("--samples", type=int, default=64, help="of a model that are captured at most; default 64")
     add("--megabytes", type=int, default=256, help="of a model that are captured at most; default 256")
     add("--shapes", action="append", default=[], metavar="[MODEL:]INPUT=SIZES",
-        help="shapes that will come, compiled behind the runs, as 'rec*:x=1-6,3,48,320-960/64'; repeatable")  # fmt: skip
+        help="shapes that will come, compiled while it runs, as 'rec*:x=1-6,3,48,320-960/64'; repeatable")  # fmt: skip
     add("--report", metavar="FILE.html", help="page with the report of every session")
     add("--json", default="", metavar="FILE", help="write the table as JSON")
     add("-q", "--quiet", action="store_true", help="print nothing but errors")
