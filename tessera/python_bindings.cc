@@ -27,6 +27,7 @@
 #include "tessera/python_tuning.h"
 #include "tessera/search_behind.h"
 #include "tessera/session.h"
+#include "tessera/shape_ranges.h"
 
 namespace py = pybind11;
 using namespace tessera;
@@ -458,6 +459,7 @@ PYBIND11_MODULE(_tessera, m) {
     return py::make_tuple(figures.latency_cycles, figures.bandwidth_bytes);
   });
   m.def("operator_names", [] { return compiler::operator_names(); });
+  m.def("shapes_of_ranges", &shapes_of_ranges, py::arg("texts"));
   m.def("backends", [] {
     py::list names;
     names.append("reference");

@@ -288,6 +288,30 @@ def test_captured_quantised_compared_and_shown(folder, tmp_path):
     assert json.loads((model / "int8_npu256_exact.json").read_text())["model"] == told["key"]
 
 
+AHEAD = """
+    import numpy as np, onnxruntime, sys, tessera.onnxruntime
+    session = onnxruntime.InferenceSession("small.onnx")
+    session.run(None, {"image": np.zeros((1, 3, 8, 8), np.float32)})
+    served = tessera.onnxruntime._part_of(session)
+    served.session.finish_search()
+    session.run(None, {"image": np.zeros((1, 3, 8, 12), np.float32)})
+    print(served.session.stats().get("effort", "best"))
+"""
+
+
+def test_shapes_that_will_come_are_compiled_behind_the_runs(folder):
+    given = ["--shapes", "sm*.onnx:image=1,3,8,8-12/4", "--shapes", "other.onnx:image=1,3,9,9", "--cache", "off"]
+    out, _ = finish(start(folder, AHEAD, *given))
+    assert out.split() == ["best"]
+    out, err = finish(start(folder, AHEAD, "--shapes", "image=1,4,8,8", "--cache", "off"))
+    assert out.split() == ["quick"]
+    told = [line for line in err.splitlines() if "compiled ahead" in line]
+    assert len(told) == 1 and "--shapes 'image=1,4,8,8': input 'image' of 'small.onnx' is ?,3,?,?" in told[0]
+    for wrong in (["--shapes", "image=1,3,8,a"], ["--shapes", "image=1,3,8,8", "--device", "reference"]):
+        _, err = finish(start(folder, AHEAD, *wrong), 1)
+        assert len(err.splitlines()) == 1 and "--shapes" in err
+
+
 def test_signals_status_and_wrong_words(folder):
     waiting = "import onnxruntime, time\nprint('up', flush=True)\ntime.sleep(60)\n"
     process = start(folder, waiting)

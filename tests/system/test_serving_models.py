@@ -193,6 +193,22 @@ def test_only_shapes_that_were_warmed(tmp_path):
         store.submit("adds", "", lambda there: {"x": np.zeros(2, np.int64)}, None)
 
 
+def test_shapes_that_will_come_are_compiled_while_requests_are_served(tmp_path):
+    given = {"compile": {"cache": str(tmp_path / "cache")}, "warm_up": False}
+    serving.put(tmp_path, "adds", adds(1))
+    path = tmp_path / "adds" / "1" / "model.onnx"
+    made = served.Served("adds", path, settings.Settings(prepare=("ad*:x=2-6/2", "other:x=9"), **given))
+    end = time.monotonic() + 30
+    while len(list((tmp_path / "cache").glob("*.program"))) < 3 and time.monotonic() < end:
+        time.sleep(0.02)
+    made.retire()
+    assert len(list((tmp_path / "cache").glob("*.program"))) == 3
+    with pytest.raises(tessera.Error, match="input 'x' of 'adds' is [?]"):
+        served.Served("adds", path, settings.Settings(prepare=("x=2,3",), **given))
+    with pytest.raises(tessera.Error, match="list of texts"):
+        settings.parse("tessera.toml", "prepare = 'x=1'", {})
+
+
 # --- the queue ----------------------------------------------------------------------------------------------
 
 

@@ -106,6 +106,30 @@ def test_finer_steps_where_the_outputs_are_far():
     assert all(rows[name]["bits"] == 16 for name in fine.report["in_16_bits"])
 
 
+def test_more_products_get_finer_steps_where_the_outputs_are_still_far(monkeypatch):
+    model, feeds = uneven()
+    monkeypatch.setattr(keeping, "FINE_PRODUCTS", 0)  # as in a large network
+    monkeypatch.setattr(keeping, "FINE_SHARE", 1e-3)
+    little = work_of(model, feeds, least_snr=-100, sixteen=1e-3)
+    assert not any(unit.bits == 16 for unit in little.state.plan.units)
+    monkeypatch.setattr(keeping, "FAR_SHARE", 0.9)
+    with pytest.warns(UserWarning, match="are computed in 16 bits"):
+        more = work_of(model, feeds, least_snr=-100)
+    assert more.distance(more.state.model, feeds) > little.distance(little.state.model, feeds) + 3
+    assert any(unit.bits == 16 for unit in more.state.plan.units)
+
+
+def test_sums_of_squares_are_those_of_float64():
+    rng = np.random.default_rng(0)
+    for size in (0, 5, 4096, 100_003):
+        for scale in (1e-30, 1.0, 1e30):
+            values = (scale * rng.standard_normal(size)).astype(np.float32)
+            values[: size // 3] = 0
+            expected = float((values.astype(np.float64) ** 2).sum())
+            assert measure.square_sum(values) == pytest.approx(expected, rel=1e-6, abs=0)
+    assert math.isnan(measure.square_sum(np.full((3, 5000), np.nan, np.float32)))
+
+
 def test_outputs_that_are_near_stay_in_8_bits():
     model = FORMS["padded"]()
     made = tessera.quantize(model, feeds_of(model, 8), engine="onnxruntime", report=True)

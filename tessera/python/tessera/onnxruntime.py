@@ -43,6 +43,7 @@ from .app import capture as _capture
 from .app import models as _models
 from .app import records as _records
 from .app.settings import Settings
+from .shapes import shapes_ahead as _shapes_ahead
 
 TENSORS = {
     f"tensor({name})": np.dtype(of)
@@ -143,6 +144,16 @@ class _Served:
         if self.threads and self.threads > 0:
             options.setdefault("threads", self.threads)
         self.session = _Session(model, settings.device, settings.config, **options)
+        self.compile_ahead()
+
+    def compile_ahead(self):
+        """Compiles for shapes that will come, behind the runs."""
+        try:
+            found = _shapes_ahead(self.context.settings.shapes, self.name, {n: d for n, (_, d) in self.inputs.items()})
+            if found:
+                self.session.prepare(found)
+        except _tessera.Error as e:
+            self.tell(f"nothing is compiled ahead: {e}", "ahead")
 
     # --- running
 

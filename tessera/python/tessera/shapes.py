@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shapes as the commands take them."""
 
+import fnmatch
+
+import _tessera
+
 from .errors import argument
 
 
@@ -17,3 +21,37 @@ def shapes_of(texts):
             raise argument(f"--shape takes NAME=D0,D1,..., got '{text}'")
         shapes[name] = sizes
     return shapes
+
+
+def shapes_ahead(texts, model, inputs):
+    """Shapes of a model that will come, as Session.prepare takes them: a list of {input: sizes}.
+
+    texts: [MODEL:]INPUT=SIZES, where SIZES are those of `tessera compile --shapes` and MODEL is a pattern as of file
+    names; texts of other models, and those without MODEL whose input this one does not have, are left out. model: its
+    name. inputs: {input: dimensions}, where a dimension that is open is no integer (-1 too), and None is any shape.
+    Errors: invalid_argument for texts that are not so, and for sizes that an input does not take."""
+    own = {text: names[0] for text in texts if (names := [n for n in _inputs_of(text, model) if n in inputs])}
+    made = _tessera.shapes_of_ranges([f"{name}={text.rpartition('=')[2]}" for text, name in own.items()])
+    for text, name in own.items():
+        if not all(_fits(sizes[name], inputs[name]) for sizes in made):
+            raise argument(f"--shapes '{text}': input '{name}' of '{model}' is {_text_of(inputs[name])}")
+    return made if own else []
+
+
+def _inputs_of(text, model):
+    """The names of inputs that may be meant: names hold colons as well."""
+    left = text.rpartition("=")[0]
+    yield left
+    parts = left.split(":")
+    for k in range(1, len(parts)):
+        if fnmatch.fnmatchcase(model, ":".join(parts[:k])):
+            yield ":".join(parts[k:])
+
+
+def _fits(sizes, dims):
+    fixed = lambda d: isinstance(d, int) and d >= 0
+    return dims is None or len(sizes) == len(dims) and all(not fixed(d) or d == n for d, n in zip(dims, sizes))
+
+
+def _text_of(dims):
+    return ",".join(str(d) if isinstance(d, int) and d >= 0 else "?" for d in dims)

@@ -37,6 +37,8 @@ def parser():
     add("--quantize", default="", metavar="DIR", help="run in int8, quantised from what DIR holds; capture what is new")
     add("--samples", type=int, default=64, help="of a model that are captured at most; default 64")
     add("--megabytes", type=int, default=256, help="of a model that are captured at most; default 256")
+    add("--shapes", action="append", default=[], metavar="[MODEL:]INPUT=SIZES",
+        help="shapes that will come, compiled while it runs, as 'rec*:x=1-6,3,48,320-960/64'; repeatable")  # fmt: skip
     add("--report", metavar="FILE.html", help="page with the report of every session")
     add("--json", default="", metavar="FILE", help="write the table as JSON")
     add("-q", "--quiet", action="store_true", help="print nothing but errors")
@@ -69,6 +71,9 @@ def checked(settings):
         raise argument("--quantize DIR captures into its own folder; leave --capture out")
     if settings.samples < 1 or settings.megabytes < 1:
         raise argument("--samples and --megabytes take a number above 0")
+    if settings.shapes and device == "reference":
+        raise argument("--shapes: the device 'reference' compiles nothing; leave it out, or give another device")
+    _tessera.shapes_of_ranges(settings.shapes)
     for folder in (settings.capture, settings.quantize):
         if folder:
             os.makedirs(folder, exist_ok=True)
@@ -169,6 +174,7 @@ def run(words):
             arguments.megabytes,
             arguments.report is not None,
             arguments.quiet,
+            shapes=arguments.shapes,
         )
     )
     page, listing = absolute(arguments.report), absolute(arguments.json)

@@ -17,7 +17,8 @@ SITE = pathlib.Path(__file__).resolve().parent / "site"
 @dataclasses.dataclass
 class Settings:
     """device, config ("": as each model says), options: of each tessera.Session. folder: where processes write what
-    they did, or "". capture, quantize: folders, or "". samples, megabytes: bounds of what is captured of one model."""
+    they did, or "". capture, quantize: folders, or "". samples, megabytes: bounds of what is captured of one model.
+    shapes: texts of shapes that will come, as of shapes.shapes_ahead."""
 
     device: str = "fsim"
     config: str = ""
@@ -30,6 +31,7 @@ class Settings:
     report: bool = False
     quiet: bool = False
     folder: str = ""
+    shapes: list = dataclasses.field(default_factory=list)
 
     @property
     def machine(self):

@@ -53,7 +53,7 @@ def parser():
         type=float,
         metavar="SHARE",
         help="at most this share of the products is computed in 16 bits where outputs are not near float's; default "
-        "0.1, more in small networks; 0: none",
+        "0.1, more in small networks and where outputs are far; 0: none",
     )
     add("--labels", metavar="FILE", help="a label for each sample: .npy, .npz or text; accuracy is then measured")
     add("--test", metavar="DATA", help="data that accuracy is measured on; default the calibration data")

@@ -103,16 +103,30 @@ class Finer:
     that brings the outputs as near as is wanted, or nearly as near as all of them do."""
 
     def __init__(self, products, distance):
-        self.products = products
-        self.noise = lambda some: 10 ** (-distance({product.name for product in some}) / 10)
+        self.products, self.distance, self.known = products, distance, {}
 
-    def choose(self, wanted, budget):
-        """(names in order, ratio) of the set, which costs `budget` at most."""
+    def noise(self, some):
+        names = frozenset(product.name for product in some)
+        if names not in self.known:
+            self.known[names] = 10 ** (-self.distance(names) / 10)
+        return self.known[names]
+
+    def within(self, budget):
+        """The products that the order takes for `budget`, and what they cost."""
         order, spent = [], 0
         for product in sorted(self.products, key=lambda p: -p.noise / max(p.cost, 1e-30)):
             if spent + product.cost <= budget:
                 order.append(product)
                 spent += product.cost
+        return order, spent
+
+    def reached(self, budget):
+        """The ratio with all of these."""
+        return Search.ratio(self.noise(self.within(budget)[0]))
+
+    def choose(self, wanted, budget):
+        """(names in order, ratio) of the set, which costs `budget` at most."""
+        order, spent = self.within(budget)
         if not order:
             return [], -math.inf
         low, high, reached = 0, len(order), self.noise(order)

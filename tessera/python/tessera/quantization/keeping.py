@@ -22,6 +22,9 @@ MORE_DECIBELS = 7.0  # are wanted then
 FINE_SHARE = 0.1  # of the products, at most ...
 FINE_PRODUCTS = 1 << 26  # ... or so many, which nobody would feel
 FINE_GAIN = 1.0  # dB that it must bring
+FAR_DECIBELS = 24.0  # of the outputs with these products in 16 bits: with less, more of them are
+FAR_SHARE = 0.3  # of the products, at most
+FAR_GAIN = 2.0  # dB that the others must bring
 RUNS = 1 << 33  # multiply-accumulates of the samples that judge a trial, about
 LOCAL_SAMPLES = 2
 
@@ -121,7 +124,7 @@ class Keeping:
         if not before < FINE_DECIBELS:
             return
         alone = local.losses(self.state, products, feeds[:LOCAL_SAMPLES])
-        trials = len(alone).bit_length() + 1
+        trials = len(alone).bit_length() + 3
         work.meter.add("looking for layers that need finer steps", 8 * len(feeds) * trials)
         variant, tried = self._variants(), []
 
@@ -130,7 +133,13 @@ class Keeping:
             work.meter.at(len(tried), trials)
             return work.distance(variant(kept), feeds)
 
-        names, after = deciding.Finer(alone, distance).choose(FINE_DECIBELS + MORE_DECIBELS, budget)
+        finer = deciding.Finer(alone, distance)
+        wanted, most = FINE_DECIBELS + MORE_DECIBELS, FAR_SHARE * total
+        may_be_more = work.options.sixteen is None and budget < most
+        if may_be_more and (reached := finer.reached(budget)) < FAR_DECIBELS:
+            gained = finer.reached(most) - max(before, reached)
+            wanted, budget = (FAR_DECIBELS, most) if gained >= FAR_GAIN else (wanted, budget)
+        names, after = finer.choose(wanted, budget)
         if not names or not after >= before + FINE_GAIN:
             return
         kept = dict(work.float_nodes)

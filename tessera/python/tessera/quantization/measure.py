@@ -195,6 +195,27 @@ class Statistics:
         return self.squares[name] / self.sizes[name]
 
 
+ROW = 4096  # values whose squares are added in float32
+
+
+def as_floats(value):
+    """float32 as it is, all else as float64."""
+    value = np.asarray(value)
+    return value if value.dtype == np.float32 else value.astype(np.float64)
+
+
+def square_sum(values):
+    """The sum of the squares as a float. Rows of float32 are added in float32, and their sums in float64: eight times
+    as fast as float64 alone, and as exact as six digits. Squares that float32 does not hold are those of float64."""
+    values = np.ascontiguousarray(values).reshape(-1)
+    whole = values.size - values.size % ROW if values.dtype == np.float32 else 0
+    rows, rest = values[:whole].reshape(-1, ROW), values[whole:].astype(np.float64)
+    made = np.einsum("rk,rk->r", rows, rows).astype(np.float64)
+    apart = ~((made > 1e-24) & (made < 1e38))
+    made[apart] = np.square(rows[apart], dtype=np.float64).sum(1)
+    return float(made.sum() + np.square(rest).sum())
+
+
 class Distance:
     """Sums of the float values' and the differences' squares."""
 
@@ -206,14 +227,14 @@ class Distance:
         self.signal, self.noise = self.signal + other.signal, self.noise + other.noise
 
     def add(self, real, other, parameters=None):
-        real, other = np.asarray(real, np.float64), np.asarray(other, np.float64)
+        real, other = as_floats(real), as_floats(other)
         if real.shape != other.shape:  # loops that the data end, and lists of what was found, may be of any length
             ranks = max(real.ndim, other.ndim)
             real, other = (a.reshape((1,) * (ranks - a.ndim) + a.shape) for a in (real, other))
             shape = np.maximum(real.shape, other.shape)
             real, other = (np.pad(a, [(0, n - have) for n, have in zip(shape, a.shape)]) for a in (real, other))
-        self.signal += float((real**2).sum())
-        self.noise += float(((real - other) ** 2).sum())
+        self.signal += square_sum(real)
+        self.noise += square_sum(real - other)
         if parameters is not None:
             half = float(parameters.scale) / 2
             outside = (real < parameters.low - half) | (real > parameters.high + half)
@@ -285,7 +306,7 @@ class Answer:
         real, other = self.function(real), self.function(other)
         distance.add(real, other)
         if self.signal is not None:
-            distance.signal += self.signal**2 * int((np.abs(real) < OPEN).sum()) - float((real**2).sum())
+            distance.signal += self.signal**2 * int((np.abs(real) < OPEN).sum()) - square_sum(real)
 
 
 def of_sigmoid(share):
@@ -294,7 +315,8 @@ def of_sigmoid(share):
 
 
 def of_softmax(share):
-    return np.log(np.maximum(np.asarray(share, np.float64), math.exp(-SMALLEST))) + SMALLEST
+    share = as_floats(share)
+    return np.log(np.maximum(share, share.dtype.type(math.exp(-SMALLEST)))) + share.dtype.type(SMALLEST)
 
 
 def answers_of(model, movements):

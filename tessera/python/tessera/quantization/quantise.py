@@ -462,7 +462,7 @@ class Quantization:
         if not places:
             return model, found
         self.meter.begin("splitting")
-        feeds = take(self.data, min(SPLIT_SAMPLES, self.judges))
+        feeds = take(self.data, min(SPLIT_SAMPLES, max(2, self.judges // 2)))
         # What a trial narrows is narrowed for good by _narrow, with more samples.
         reached, narrowed = self._split_distance(model, found, feeds, found)
         failures = 0
@@ -733,11 +733,11 @@ def quantize(
     sensitive ones. least_snr: where the outputs are farther from the float ones, in dB, layers are kept float, if few
     decide; None: 14, or nothing with `bytes`; not with keep_float, nor on random data. sixteen: the largest share of
     the products that may be computed in 16 bits where outputs are not near; None: 0.1, or 64 million in a small
-    network, and nothing with `bytes` or power_of_two; not with keep_float, nor on random data. labels: of the samples
-    of `test` (default: of the calibration data); metric: a function from a ModelProto to a score in place of top-1,
-    larger is better. max_drop: the loss of score that is allowed; layers stay float until it is met. bytes: patterns of
-    the names of inputs and outputs that are uint8 in the quantised model (their scales stand in its metadata
-    `tessera.bytes`). report: whether layers are measured.
+    network, or 0.3 where the outputs are far with these, and nothing with `bytes` or power_of_two; not with keep_float,
+    nor on random data. labels: of the samples of `test` (default: of the calibration data); metric: a function from a
+    ModelProto to a score in place of top-1, larger is better. max_drop: the loss of score that is allowed; layers stay
+    float until it is met. bytes: patterns of the names of inputs and outputs that are uint8 in the quantised model
+    (their scales stand in its metadata `tessera.bytes`). report: whether layers are measured.
     Returns a Quantized. Errors: tessera.Error with the codes invalid_argument, invalid_model, io, unsupported."""
     keep = [keep_float] if isinstance(keep_float, (str, int)) else list(keep_float)
     options = Options(

@@ -20,6 +20,9 @@ def add_arguments(parser):
         metavar="NAME",
         help="model to load at the start, may be repeated; default: all",
     )
+    add("--shapes", action="append", default=[], metavar="[MODEL:]INPUT=SIZES",
+        help="shapes that will come to models whose settings name none, compiled while they serve, as "
+        "'reader:x=1-6,3,48,320-960/64'; may be repeated")  # fmt: skip
     add("--model-memory", type=int, metavar="MIB", help="of all models together; who was asked longest ago makes room")
     add("--max-held", type=int, default=1024, help="most MiB of requests over HTTP at one moment (1024)")
     add("--request-seconds", type=float, default=60, help="most seconds from a request to its answer (60)")

@@ -8,6 +8,7 @@ import logging
 import socket
 import threading
 
+import _tessera
 import uvicorn
 
 from ..errors import argument, error
@@ -37,7 +38,8 @@ class Plugin:
         for name in ("poll_seconds", "request_seconds", "read_seconds", "write_seconds", "max_held"):
             if not getattr(arguments, name) > 0:
                 raise argument(f"--{name.replace('_', '-')} takes a number above 0, not {getattr(arguments, name)}")
-        defaults = {"device": arguments.model_device, "config": arguments.model_config}
+        _tessera.shapes_of_ranges(arguments.shapes)  # errors of the command line before those of models
+        defaults = {"device": arguments.model_device, "config": arguments.model_config, "prepare": arguments.shapes}
         repository = Repository(arguments.model_repository, defaults)
         self._metrics = Metrics()
         memory = None if arguments.model_memory is None else arguments.model_memory << 20

@@ -14,6 +14,7 @@ import numpy as np
 import tessera
 
 from ..errors import error, model_error
+from ..shapes import shapes_ahead
 from .batching import Job, Queue
 from .refusals import Kind, Refusal, invalid, of_run
 from .tensors import OF_ELEMENT, dtype_of
@@ -62,6 +63,7 @@ class Served:
         if settings.warm_up:
             for session in sessions:
                 self._warm_up(session)
+        self._compile_ahead(first)
         self.queue = Queue(label, settings.batching)
         self._threads = [threading.Thread(target=self._work, args=(s,), name=label, daemon=True) for s in sessions]
         for thread in self._threads:
@@ -148,6 +150,13 @@ class Served:
                     continue
                 self._run_session(session, {n: _zeros(self.inputs[n].datatype, shape) for n, shape in sized.items()})
                 self._warmed.add(_beyond_rows(sized, self.is_batched))
+
+    def _compile_ahead(self, session):
+        """Compiles for shapes that will come, while requests are served; other instances find them in the cache."""
+        name = pathlib.Path(self._path).parent.parent.name
+        found = shapes_ahead(self.settings.prepare, name, {p.name: p.shape for p in self.inputs.values()})
+        if found:
+            session.prepare(found)
 
     # --- requests ---
 

@@ -28,7 +28,8 @@ class Settings:
     """device, config, device_options and compile: as Session takes them. instances: sessions that run side by side.
     versions: {"latest": N}, "all" or a list of numbers. shapes: {input: shape} that fix dynamic dimensions. warm: runs
     before the model counts as ready, each {input: shape}. warm_up: whether there are such runs. only_warm: refuse
-    shapes that were not warmed. calibration: {"data": file, and the keywords of tessera.quantize} for a float model."""
+    shapes that were not warmed. calibration: {"data": file, and the keywords of tessera.quantize} for a float model.
+    prepare: texts of shapes that will come, as of shapes.shapes_ahead, which are compiled while requests are served."""
 
     device: str = "fsim"
     config: str = ""
@@ -42,6 +43,7 @@ class Settings:
     warm_up: bool = True
     only_warm: bool = False
     calibration: dict = dataclasses.field(default_factory=dict)
+    prepare: tuple = ()
 
 
 def _is_count(value, least=1):
@@ -77,6 +79,7 @@ _RULES = {
     "warm_up": _FLAG,
     "only_warm": _FLAG,
     "calibration": (lambda v: isinstance(v, dict) and isinstance(v.get("data"), str), "a table with the key data"),
+    "prepare": (lambda v: isinstance(v, list) and all(isinstance(t, str) for t in v), "a list of texts INPUT=SIZES"),
 }
 _BATCHING_RULES = {
     "max_batch": (lambda v: _is_count(v, 0), "a whole number"),
@@ -118,7 +121,7 @@ def parse(path, text, defaults):
     _checked(path, given, _RULES)
     table = {**defaults, **given}
     table["batching"] = _batching(path, table.get("batching", {}))
-    table["warm"] = tuple(table.get("warm", ()))
+    table["warm"], table["prepare"] = tuple(table.get("warm", ())), tuple(table.get("prepare", ()))
     return Settings(**table)
 
 
