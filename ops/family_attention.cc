@@ -132,7 +132,7 @@ class Bias {
   Bias(const EvalContext& c, const Shape& scores, int64_t past)
       : rows_(scores[2]),
         past_(past),
-        at_end_(c.node.version >= kCorrectedOpset && c.has(6) && !c.has(4)),
+        at_end_(c.has(6) && !c.has(4)),
         left_(c.node.get_int("left_window_size", -1)),
         right_(c.node.get_int("right_window_size", -1)) {
     if (c.node.get_int("is_causal", 0) != 0) right_ = 0;
@@ -191,7 +191,6 @@ void attend(const EvalContext& c, const Tensor& q, const Tensor& k, const Tensor
       c.node.has("scale") ? static_cast<T>(c.node.get_float("scale", 1.0f)) : T{1} / std::sqrt(static_cast<T>(width));
   const T root = std::sqrt(scale), cap = static_cast<T>(c.node.get_float("softcap", 0.0f));
   const int64_t mode = c.node.get_int("qk_matmul_output_mode", 0);
-  const bool corrected = c.node.version >= kCorrectedOpset;
   std::vector<T> queries(static_cast<size_t>(rows * width)), keys(static_cast<size_t>(total * width)),
       scores(static_cast<size_t>(rows * total));
   std::vector<bool> masked(static_cast<size_t>(rows));
@@ -206,15 +205,10 @@ void attend(const EvalContext& c, const Tensor& q, const Tensor& k, const Tensor
     std::transform(elements<T>(k) + key_head * total * width, elements<T>(k) + (key_head + 1) * total * width,
                    keys.begin(), [&](T x) { return x * root; });
     multiply<T>(rows, total, width, {queries.data(), width, 1}, {keys.data(), 1, width}, scores.data(), total);
-    const auto limit = [&] {
-      if (cap > 0)
-        for (T& score : scores) score = std::tanh(score / cap) * cap;
-    };
     keep(0);
-    if (corrected) {
-      limit();
-      keep(1);
-    }
+    if (cap > 0)
+      for (T& score : scores) score = std::tanh(score / cap) * cap;
+    keep(1);
     std::fill(masked.begin(), masked.end(), true);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < total; ++j) {
@@ -222,14 +216,10 @@ void attend(const EvalContext& c, const Tensor& q, const Tensor& k, const Tensor
         scores[static_cast<size_t>(i * total + j)] += shift;
         if (shift != -std::numeric_limits<T>::infinity()) masked[static_cast<size_t>(i)] = false;
       }
-    if (!corrected) {
-      keep(1);
-      limit();
-    }
     keep(2);
     for (int64_t i = 0; i < rows; ++i) {
       T* row = scores.data() + i * total;
-      if (corrected && masked[static_cast<size_t>(i)])
+      if (masked[static_cast<size_t>(i)])
         std::fill_n(row, total, T{0});  // whatever the scores were, NaN too
       else
         softmax(row, total);

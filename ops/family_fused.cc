@@ -203,7 +203,7 @@ kernel::Kernel skip_kernel(bool centred) {
       add(skip);
     });
     const LayerNormalized result = layer_normalize(sum, sum.rank() - 1, c.node.get_float("epsilon", 1e-12f), centred,
-                                                   &scale, centred && c.has(3) ? &shift : nullptr);
+                                                   &scale, centred && c.has(3) ? &shift : nullptr, false);
     const Tensor* results[] = {&result.y, &result.mean, &result.inverse_deviation, &sum};
     for (size_t i = 0; i < c.outputs.size(); ++i) c.outputs[i] = kernel::narrow(*results[i], types[i].dtype);
   };
@@ -300,7 +300,8 @@ void evaluate_embed(EvalContext& c, const std::vector<TypeInfo>& types) {
       for (int64_t h = 0; h < hidden; ++h) *out++ = part ? word[h] + place[h] + part[h] : word[h] + place[h];
     }
   });
-  const LayerNormalized result = layer_normalize(sum, 2, c.node.get_float("epsilon", 1e-12f), true, &scale, &shift);
+  const LayerNormalized result =
+      layer_normalize(sum, 2, c.node.get_float("epsilon", 1e-12f), true, &scale, &shift, false);
   c.outputs[0] = kernel::narrow(result.y, types[0].dtype);
   if (c.outputs.size() > 1) {  // how many words of each image are not masked
     Tensor counts(DType::kInt32, {batch});

@@ -2,9 +2,9 @@
 // GroupQueryAttention of domain com.microsoft, the attention of decoders that are exported for generation: several
 // heads of queries share one head of keys and values, the caches of keys and values may be longer than what they hold,
 // and each sequence of a batch has a length of its own. A sequence of T keys whose last S are new sees, from query s,
-// the keys up to T - S + s; local_window_size keeps as many in front of its own. Scores are q k^T times the scale,
-// through softcap * tanh(scores / softcap), plus attention_bias; smooth softmax adds a term to the sum of each row.
-// Narrow floats are computed in fp32.
+// the keys up to T - S + s, or all where `causal` is 0; local_window_size keeps as many of these, its own among them.
+// Scores are q k^T times the scale, through softcap * tanh(scores / softcap), plus attention_bias; smooth softmax adds
+// a term to the sum of each row. Narrow floats are computed in fp32.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -47,7 +47,20 @@ void require_extent(const Node& node, int64_t have, int64_t want, const char* wh
               std::string(what) + " is " + std::to_string(have) + " where " + std::to_string(want) + " is needed");
 }
 
+/// What later versions of ONNX Runtime can make of a cache is known, and not served.
+void require_plain_caches(const Node& node) {
+  for (const char* name : {"k_quant_type", "v_quant_type"})
+    if (node.get_string(name, "NONE") != "NONE")
+      node.fail(ErrorCode::kUnsupported, "attribute '" + std::string(name) + "' = '" + node.get_string(name, "NONE") +
+                                             "': quantised caches are not served; export it with caches of its type");
+  if (node.get_int("sliding_window_cache", 0) != 0)
+    node.fail(ErrorCode::kUnsupported, "a cache as long as its window is not served; export it with whole caches");
+  if (node.get_int("causal", 1) == 0 && node.get_int("local_window_size", -1) > 0)
+    node.fail(ErrorCode::kInvalidModel, "local_window_size is of causal attention, and causal is 0");
+}
+
 Plan heads_of(const Node& node) {
+  require_plain_caches(node);
   Plan plan;
   plan.heads = node.get_int("num_heads", 0);
   plan.groups = node.get_int("kv_num_heads", 0);
@@ -241,9 +254,10 @@ class GroupAttention {
   void attend(const T* query, const Tensor& keys, const Tensor& values, int64_t b, int64_t n, int64_t s, T* out) const {
     const int64_t size = plan_.head_size,
                   cache = (b * plan_.groups + n / (plan_.heads / plan_.groups)) * present_ * size;
-    const int64_t end = std::min(past(b) + s + 1, lengths_[static_cast<size_t>(b)]);
+    const int64_t length = lengths_[static_cast<size_t>(b)];
+    const int64_t end = c_.node.get_int("causal", 1) != 0 ? std::min(past(b) + s + 1, length) : length;
     const int64_t window = c_.node.get_int("local_window_size", -1);
-    const int64_t begin = window > 0 ? std::max<int64_t>(0, end - window - 1) : 0;
+    const int64_t begin = window > 0 ? std::max<int64_t>(0, end - window) : 0;
     const float given = c_.node.get_float("scale", 0), cap = c_.node.get_float("softcap", 0);
     const T scale = given != 0 ? static_cast<T>(given) : T{1} / std::sqrt(static_cast<T>(size));
     std::vector<T> scores;
@@ -308,8 +322,9 @@ void evaluate_group_attention(EvalContext& c, const std::vector<TypeInfo>& types
 
 void register_group_attention(Registry& registry) {
   kernel::add(registry, "GroupQueryAttention", 1, {7, 12}, infer_group_attention, evaluate_group_attention,
-              {"do_rotary", "kv_num_heads", "local_window_size", "num_heads", "qk_output", "rotary_interleaved",
-               "scale", "smooth_softmax", "softcap"},
+              {"causal", "do_rotary", "k_norm_epsilon", "k_quant_type", "kv_cache_bit_width", "kv_num_heads",
+               "local_window_size", "num_heads", "q_norm_epsilon", "qk_norm_epsilon", "qk_output", "rotary_interleaved",
+               "scale", "sliding_window_cache", "smooth_softmax", "softcap", "v_quant_type"},
               {1, 4}, "com.microsoft");
 }
 

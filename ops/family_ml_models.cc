@@ -239,13 +239,10 @@ void evaluate_linear_classifier(EvalContext& c, const std::vector<TypeInfo>&) {
       scores.push_back(sum + intercepts[k]);
     }
     const int64_t label = classes > 1 ? first_maximum(scores) : second && scores[0] > 0 ? 1 : 0;
-    if (!second) {
-      transform_row(transform, scores);
-    } else if (transform == PostTransform::kProbit) {
+    if (second)
       scores = both_classes(transform, scores[0], true);
-    } else {
-      scores = {1 - scores[0], scores[0]};
-    }
+    else
+      transform_row(transform, scores);
     return label;
   });
 }
@@ -410,8 +407,7 @@ void evaluate_svm_classifier(EvalContext& c, const std::vector<TypeInfo>&) {
       if (!machine->prob_a.empty()) scores = machine->probabilities(scores);
     }
     if (scores.size() == 1)
-      scores = both_classes(transform == PostTransform::kProbit ? transform : PostTransform::kNone, scores[0],
-                            transform != PostTransform::kNone);
+      scores = both_classes(transform, scores[0], transform != PostTransform::kNone);
     else
       transform_row(transform, scores);
     return label;

@@ -232,8 +232,8 @@ kernel::Kernel layer_kernel(bool centred) {
     Tensor shift;
     if (c.has(2)) shift = kernel::widen(c.input(2));
     const int64_t axis = normalise_axis(c.node, c.node.get_int("axis", -1), x.rank());
-    const LayerNormalized result =
-        layer_normalize(x, axis, c.node.get_float("epsilon", 1e-5f), centred, &scale, c.has(2) ? &shift : nullptr);
+    const LayerNormalized result = layer_normalize(x, axis, c.node.get_float("epsilon", 1e-5f), centred, &scale,
+                                                   c.has(2) ? &shift : nullptr, true);
     c.outputs[0] = kernel::narrow(result.y, types[0].dtype);
     size_t next = 1;
     if (centred && next < c.outputs.size()) {

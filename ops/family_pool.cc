@@ -207,9 +207,7 @@ void evaluate_average_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor x = kernel::widen(c.input(0));
   const Window window = pooling_window(c.node, x.shape());
   const bool padding = c.node.get_int("count_include_pad", 0) != 0;
-  std::vector<int64_t> counts = tap_counts(window, padding);
-  // Before opset 19 the positions that ceil_mode adds behind the pads count too, as ONNX Runtime reads it.
-  if (padding && c.node.version < 19) std::fill(counts.begin(), counts.end(), window.kernel_size());
+  const std::vector<int64_t> counts = tap_counts(window, padding);
   Tensor y(x.dtype(), types[0].shape);
   kernel::visit_float(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;

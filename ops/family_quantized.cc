@@ -33,7 +33,6 @@ class ParameterIndex {
     const int64_t axis = normalise_axis(node, node.get_int("axis", 1), rank);
     const size_t a = static_cast<size_t>(axis);
     extent_ = shape[a];
-    inner_axes_ = axis != rank - 1;
     for (size_t i = a + 1; i < shape.size(); ++i) inner_ *= shape[i];
     if (block == 0) {
       // A vector kept as a row whose axis attribute names the axis of extent 1, as quantisers write biases: there is
@@ -72,14 +71,9 @@ class ParameterIndex {
     return static_cast<size_t>((outer * blocks_ + along / block_) * inner_ + inner);
   }
 
-  bool blocked() const { return mode_ == Mode::kBlocked; }
-  /// Blocks that are not runs of neighbours in memory.
-  bool strided_blocks() const { return blocked() && inner_axes_; }
-
  private:
   enum class Mode { kTensor, kAxis, kBlocked } mode_ = Mode::kTensor;
   int64_t inner_ = 1, extent_ = 1, block_ = 1, blocks_ = 1;
-  bool inner_axes_ = false;
 };
 
 void check_parameters(InferContext& context) {
@@ -145,21 +139,13 @@ void evaluate_quantize(EvalContext& context) {
   const std::vector<int32_t> zeros =
       context.has(2) ? to_int32s(context.input(2)) : std::vector<int32_t>(scales.size(), 0);
   std::vector<int32_t> out(values.size());
-  // Before opset 25 strided blocks and fp16 go through int32; fp16 that is not blocked is cut off, not rounded
-  // (docs/numerics.md). From then on the quotient is rounded to the type that `precision` names, or that of the scale.
-  const bool corrected = node.domain.empty() && node.version >= kCorrectedOpset;
-  const bool direct = x.dtype() != DType::kFloat16 && !parameter.strided_blocks();
-  const bool truncate = x.dtype() == DType::kFloat16 && !parameter.blocked();
+  // Opset 23 brought the precision of the quotient: the type that the attribute names, or that of the scale.
   auto precision = static_cast<DType>(node.get_int("precision", 0));
   if (precision == DType::kUndefined) precision = scale.dtype();
+  if (!node.domain.empty() || node.version < 23) precision = DType::kFloat;
   for (size_t i = 0; i < out.size(); ++i) {
     const size_t p = parameter(static_cast<int64_t>(i));
-    if (corrected) {
-      out[i] = quantize(rounded_to(precision, values[i] / scales[p]), 1.0f, zeros[p], range);
-      continue;
-    }
-    out[i] = direct ? quantize(values[i], scales[p], zeros[p], range)
-                    : quantize_through_int32(values[i], scales[p], zeros[p], range, truncate);
+    out[i] = quantize(rounded_to(precision, values[i] / scales[p]), 1.0f, zeros[p], range);
   }
   context.outputs[0] = from_int32s(dtype, x.shape(), out);
 }

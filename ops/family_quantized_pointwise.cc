@@ -310,14 +310,16 @@ int64_t softmax_axis(const Node& node, int64_t rank) {
 }
 
 /// exp over the 256 distances from the row's maximum, scaled up so far that the sum of a row of `length` still fits a
-/// float. Entry d belongs to distance 255 - d.
+/// float, times 2^-24, which changes no quotient and leaves room for the steps of the result. Entry d belongs to
+/// distance 255 - d.
 std::array<float, 256> exponent_table(float x_scale, int64_t length) {
   const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(length));
   const double shift = std::max(0.0, static_cast<double>(room) - 5.0) / static_cast<double>(x_scale);
   std::array<float, 256> table{};
   for (int i = 0; i < 256; ++i)
     table[static_cast<size_t>(i)] =
-        static_cast<float>(std::exp((static_cast<double>(i) - 255.0 + shift) * static_cast<double>(x_scale)));
+        static_cast<float>(std::exp((static_cast<double>(i) - 255.0 + shift) * static_cast<double>(x_scale))) *
+        0x1p-24f;
   return table;
 }
 
@@ -355,11 +357,7 @@ void evaluate_softmax(EvalContext& context) {
       sum += table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
     for (int64_t k = 0; k < length; ++k) {
       const float e = table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
-      // An infinite quotient rounds to the smallest int32, and the oracle's sum with the zero point wraps.
-      const auto wrapped = static_cast<uint32_t>(round_to_int32((e * steps) / sum)) + static_cast<uint32_t>(zero);
-      const int32_t q = std::min(static_cast<int32_t>(wrapped), 255);
-      // The oracle bounds by 255 for int8 too and keeps the low byte, so a value above 127 wraps.
-      out[static_cast<size_t>(start + k * inner)] = dtype == DType::kInt8 ? static_cast<int8_t>(q) : q;
+      out[static_cast<size_t>(start + k * inner)] = quantize(e * steps, sum, zero, range);
     }
   }
   context.outputs[0] = from_int32s(dtype, x.shape(), out);

@@ -252,10 +252,9 @@ Kernel reduction(Reduction kind, bool axes_input) {
     std::vector<int64_t> axes =
         axes_input ? (c.has(1) ? c.input(1).to_int64s() : std::vector<int64_t>{}) : c.node.get_ints("axes");
     const bool empty = axes.empty();
-    // Without axes each element is reduced alone: from opset 25 on norms, squares and logarithms are taken all the
-    // same.
+    // Without axes each element is reduced alone: norms, squares and logarithms are taken all the same.
     const bool alone = empty && axes_input && c.node.get_int("noop_with_empty_axes", 0) != 0;
-    if (alone && (keeps_single(kind) || c.node.version < kCorrectedOpset)) {
+    if (alone && keeps_single(kind)) {
       c.outputs[0] = given;
       return;
     }

@@ -229,14 +229,16 @@ void infer_resize(InferContext& c) {
 
 // ---------------------------------------------------------------------------------------------- coordinates
 
-/// Position in the input of output `o` by the formula of the transformation, in fp32.
+/// Position in the input of output `o` by the formula of the transformation, in fp32; half_pixel_symmetric divides and
+/// adds in fp64, as ONNX Runtime does.
 float transformed(const Options& options, const Axis& axis, int64_t o) {
   const float x = static_cast<float>(o), in = static_cast<float>(axis.in), out = static_cast<float>(axis.out);
   switch (options.transform) {
     case Transform::kHalfPixel: return (x + 0.5f) / axis.scale - 0.5f;
     case Transform::kHalfPixelSymmetric: {
       const float adjustment = out / (axis.scale * in), centre = in / 2, offset = centre * (1 - adjustment);
-      return offset + (x + 0.5f) / axis.scale - 0.5f;
+      return static_cast<float>(static_cast<double>(offset) +
+                                (static_cast<double>(x) + 0.5) / static_cast<double>(axis.scale) - 0.5);
     }
     case Transform::kPytorchHalfPixel: return axis.out > 1 ? (x + 0.5f) / axis.scale - 0.5f : 0.0f;
     case Transform::kAlignCorners: return axis.out == 1 ? 0.0f : x * (in - 1) / (out - 1);
@@ -256,11 +258,13 @@ float original(const Options& options, const Axis& axis, int64_t o) {
   return x > -kFar ? std::min(x, kFar) : -kFar;
 }
 
+/// Positions within 1e-6 of the middle between two neighbours are ties.
 int64_t nearest_index(const Options& options, const Axis& axis, float x) {
+  const bool tie = std::fabs(x - std::floor(x) - 0.5f) <= 1e-6f;
   float index = 0;
   switch (options.nearest) {
-    case Nearest::kRoundPreferFloor: index = std::ceil(x - 0.5f); break;
-    case Nearest::kRoundPreferCeil: index = std::floor(x + 0.5f); break;
+    case Nearest::kRoundPreferFloor: index = tie ? std::floor(x) : std::ceil(x - 0.5f); break;
+    case Nearest::kRoundPreferCeil: index = tie ? std::ceil(x) : std::floor(x + 0.5f); break;
     case Nearest::kFloor: index = std::floor(x); break;
     case Nearest::kCeil: index = std::ceil(x); break;
     case Nearest::kSimple: index = axis.scale < 1 ? std::ceil(x) : std::floor(x); break;

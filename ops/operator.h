@@ -31,10 +31,6 @@ struct Subgraph {
 using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
                                std::vector<std::string>, Tensor, std::shared_ptr<const Subgraph>>;
 
-/// Models from this opset on mean what ONNX Runtime 1.32 gives, older ones what 1.23.2 gives, which refuses these;
-/// where the two differ stands in docs/numerics.md.
-inline constexpr int kCorrectedOpset = 25;
-
 /// One operator application without its operands.
 struct Node {
   std::string domain;  // "" for ai.onnx

@@ -59,12 +59,6 @@ int32_t clamp_round(float value, int32_t zero, Range range) {
 
 int32_t quantize(float x, float scale, int32_t zero, Range range) { return clamp_round(x / scale, zero, range); }
 
-int32_t quantize_through_int32(float x, float scale, int32_t zero, Range range, bool truncate) {
-  const float quotient = truncate ? std::trunc(x / scale) : x / scale;
-  const uint32_t shifted = static_cast<uint32_t>(round_to_int32(quotient)) + static_cast<uint32_t>(zero);
-  return std::min(std::max(static_cast<int32_t>(shifted), range.low), range.high);
-}
-
 int32_t requantize(int32_t accumulator, float multiplier, int32_t zero, Range range) {
   return clamp_round(static_cast<float>(accumulator) * multiplier, zero, range);
 }

@@ -33,9 +33,6 @@ Range range_of(DType dtype);
 int32_t round_to_int32(float value);
 /// RNE(clamp(x / scale, low - zero, high - zero)) + zero; NaN gives low.
 int32_t quantize(float x, float scale, int32_t zero, Range range);
-/// sat(int32(q) + zero) with a wrapping sum, q = x / scale rounded to nearest even, or toward zero with `truncate`. It
-/// differs from quantize() where q leaves int32 (or is NaN): then it starts from -2^31.
-int32_t quantize_through_int32(float x, float scale, int32_t zero, Range range, bool truncate);
 /// RNE(clamp(float(accumulator) * multiplier, low - zero, high - zero)) + zero; NaN gives low.
 int32_t requantize(int32_t accumulator, float multiplier, int32_t zero, Range range);
 /// scale * float(x - zero).

@@ -124,8 +124,7 @@ void transform_row(PostTransform transform, std::vector<T>& scores) {
 template <typename T>
 std::vector<T> both_classes(PostTransform transform, T score, bool sums_to_one) {
   if (transform == PostTransform::kProbit) return {-transformed(transform, score), transformed(transform, score)};
-  if (transform == PostTransform::kLogistic && !sums_to_one)
-    return {transformed(transform, -score), transformed(transform, score)};
+  if (transform == PostTransform::kLogistic) return {transformed(transform, -score), transformed(transform, score)};
   return {sums_to_one ? 1 - score : -score, score};
 }
 

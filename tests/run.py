@@ -7,8 +7,8 @@ Each stage prints as it goes and all stages run even when one fails; the last li
 this script does not know go to pytest (`./dev test -k conv`). --random and --seed reach the random programs and models
 through the environment, --long turns on the long variants.
 
---newest runs the tests of exactness alone, with the onnx package and the ONNX Runtime of requirements-newest.txt in a
-virtual environment of their own, build/newest; --long has them behind everything else.
+--oldest runs the tests of exactness alone, with the onnx package and the ONNX Runtime of requirements-oldest.txt in a
+virtual environment of their own, build/oldest; --long has them behind everything else.
 """
 
 import argparse
@@ -60,9 +60,9 @@ def sanitizer_environment(env):
 EXACTNESS = ["ops/tests", "tests/oracle", "tests/import", "tests/conformance"]
 
 
-def newest_environment():
-    """The interpreter of build/newest, which is made anew when requirements-newest.txt has changed."""
-    wanted, folder = ROOT / "requirements-newest.txt", ROOT / "build" / "newest"
+def oldest_environment():
+    """The interpreter of build/oldest, which is made anew when requirements-oldest.txt has changed."""
+    wanted, folder = ROOT / "requirements-oldest.txt", ROOT / "build" / "oldest"
     python, stamp = folder / "bin" / "python", folder / "requirements.stamp"
     if not stamp.exists() or stamp.read_text() != wanted.read_text():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
@@ -72,10 +72,12 @@ def newest_environment():
     return str(python)
 
 
-def newest_stage(build, arguments):
-    """The tests of exactness on the newest versions. The package comes from this tree and its build."""
+def oldest_stage(build, arguments):
+    """The tests of exactness on the oldest versions. The package comes from this tree and its build. The lists of
+    tests/oracle/departures.toml are those of the short variants."""
     path = os.pathsep.join([str(ROOT / "tessera" / "python"), str(build / "lib")])
-    command = ["env", f"PYTHONPATH={path}", newest_environment(), "-m", "pytest", "-q", "-rs", "--durations=5"]
+    short = ["TESSERA_LONG=", "TESSERA_RANDOM=0", "TESSERA_SEED=0"]
+    command = ["env", *short, f"PYTHONPATH={path}", oldest_environment(), "-m", "pytest", "-q", "-rs", "--durations=5"]
     return ("system", [*command, *arguments, *EXACTNESS])
 
 
@@ -90,7 +92,7 @@ def main():
     parser.add_argument("--random", type=int, metavar="N", help="random programs and models to run")
     parser.add_argument("--seed", type=int, metavar="S", help="seed of the random tests")
     parser.add_argument("--long", action="store_true", help="run the long variants too")
-    parser.add_argument("--newest", action="store_true", help="the tests of exactness, on requirements-newest.txt")
+    parser.add_argument("--oldest", action="store_true", help="the tests of exactness, on requirements-oldest.txt")
     parser.add_argument("--only", choices=["lint", "unit", "system"], help="run one stage")
     options, extra = parser.parse_known_args()
 
@@ -105,8 +107,8 @@ def main():
     jobs = str(os.cpu_count() or 1)
 
     stages = []
-    if options.newest:
-        stages.append(newest_stage(build, extra))
+    if options.oldest:
+        stages.append(oldest_stage(build, extra))
     elif not extra:
         if options.random is None:
             stages.append(
@@ -138,7 +140,7 @@ def main():
         ["tests/pt2e", "tests/executorch"],
     ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
-    if options.newest:
+    if options.oldest:
         groups = []
     elif files:
         groups = [files]
@@ -147,8 +149,8 @@ def main():
         if options.random is not None and not extra:
             options_of = ["-k", "random"]
         stages.append(("system", [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=5", *options_of, *group]))
-    if options.long and not options.newest and not extra and options.random is None and not sanitized(build):
-        stages.append(newest_stage(build, []))
+    if options.long and not options.oldest and not extra and options.random is None and not sanitized(build):
+        stages.append(oldest_stage(build, []))
 
     passed = failed = skipped = 0
     for name, command in stages:

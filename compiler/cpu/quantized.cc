@@ -408,12 +408,14 @@ void qlinear_softmax(Operator& o) {
   Shape lines = {1, 1, 1};  // outer, length, inner
   for (size_t d = 0; d < shape.size(); ++d) lines[d < axis ? 0 : d == axis || flattens ? 1 : 2] *= shape[d];
   const Tensor x = o.graph.reshape(o.in(0), lines);
-  // exp over the 256 distances from the maximum, scaled up so far that the sum of a line still fits a float.
+  // exp over the 256 distances from the maximum, scaled up so far that the sum of a line still fits a float, and down
+  // by a power of two, which leaves room for the steps of the result.
   const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(lines[1]));
   const double above = std::max(0.0, static_cast<double>(room) - 5.0);
   const Tensor table = o.graph.compute(DType::kFloat, {256}, [&](Body& body, const Indices& i) {
     const Scalar s = cast(scale(o, body, 1), DType::kDouble), n = cast(body.index(i[0]), DType::kDouble);
-    return cast(math("exp", {((n - n.same(255)) + n.same(above) / s) * s}), DType::kFloat);
+    const Scalar e = cast(math("exp", {((n - n.same(255)) + n.same(above) / s) * s}), DType::kFloat);
+    return e * e.same(0x1p-24);
   });
   const Range range = range_of(dtype);
   const auto fold = [&](DType type, const Start& start,
@@ -435,10 +437,7 @@ void qlinear_softmax(Operator& o) {
   const Tensor y = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
     const Indices line = {i[0], i[2]};
     const Scalar e = entry(body, as_int(body.load(x, i)), line), s = scale(o, body, 3);
-    const Scalar q =
-        round_to_int32((e * math("floor", {s.same(1) / s})) / body.load(sum, line)) + zero_point(o, body, 4);
-    // Bounded by 255 for int8 too, of which the low byte is kept.
-    return cast(smaller(q, body.integer(DType::kInt32, 255)), dtype);
+    return quantize(e * math("floor", {s.same(1) / s}), body.load(sum, line), zero_point(o, body, 4), dtype);
   });
   o.yield(o.graph.reshape(y, shape));
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compiler/cpu/lowering.h"
+#include "ops/normalization.h"
 
 namespace tessera::cpu {
 
@@ -261,10 +262,6 @@ Lowering reduction(Kind kind, int axes_input_since) {
     std::vector<int64_t> given =
         by_input ? (o.has(1) ? o.constant(1).to_int64s() : std::vector<int64_t>{}) : o.node.get_ints("axes");
     const bool alone = given.empty() && by_input && o.node.get_int("noop_with_empty_axes", 0) != 0;
-    if (alone && o.node.version < ops::kCorrectedOpset) {
-      o.yield(x);
-      return;
-    }
     std::vector<bool> reduced(x.rank(), given.empty() && !alone);
     for (int64_t axis : given)
       reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(x.rank())))] = true;
@@ -362,38 +359,63 @@ Moments moments(Graph& graph, const Tensor& x, float epsilon) {
           })};
 }
 
-/// Mean and sqrt(mean of squares - mean^2 + epsilon) of each row of x [rows, width], as ONNX Runtime's layer
-/// normalisations compute them; the mean is absent where nothing is subtracted.
+/// Mean and 1 / sqrt(mean of squares about it + epsilon) of each row of x [rows, width]; the mean is absent where
+/// nothing is subtracted. Sums as in ops/normalization.cc.
 struct RowSums {
   std::optional<Tensor> mean;
-  Tensor deviation;
+  Tensor inverse;
 };
 
-RowSums row_sums(Graph& graph, const Tensor& x, float epsilon, bool centred) {
+RowSums sums_in_lanes(Graph& graph, const Tensor& x, float epsilon, bool centred) {
+  constexpr int64_t kLanes = 8;
   RowSums result;
-  const Shape rows = {x.shape[0]}, width = {x.shape[1]};
-  const auto divided = [&](Scalar s) { return s / s.same(static_cast<double>(x.shape[1])); };
+  const Shape rows = {x.shape[0]};
+  const int64_t width = x.shape[1], chunks = width / kLanes;
+  const auto constant = [](const Body& body, int64_t v) { return mlir::getAffineConstantExpr(v, body.context()); };
   if (centred) {
-    const Tensor sum = graph.reduce(
-        x.dtype, rows, width, zero(x.dtype),
-        [&](Body& body, const Indices& i, const Indices& k, Scalar s) { return s + body.load(x, {i[0], k[0]}); });
-    result.mean =
-        graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) { return divided(body.load(sum, i)); });
+    const Tensor sum = graph.reduce(DType::kDouble, rows, {width}, zero(DType::kDouble),
+                                    [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                      return s + cast(body.load(x, {i[0], k[0]}), DType::kDouble);
+                                    });
+    result.mean = graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
+      const Scalar s = body.load(sum, i);
+      return cast(s / s.same(static_cast<double>(width)), x.dtype);
+    });
   }
-  const Tensor squares =
-      graph.reduce(x.dtype, rows, width, zero(x.dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-        const Scalar v = body.load(x, {i[0], k[0]});
-        return s + v * v;
-      });
-  result.deviation = graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
-    Scalar variance = divided(body.load(squares, i));
-    if (centred) {
-      const Scalar mean = body.load(*result.mean, i);
-      variance = variance - mean * mean;
+  const auto about_mean = [&](Body& body, Scalar v, Index row) {
+    return centred ? v - body.load(*result.mean, {row}) : v;
+  };
+  const Tensor whole = width % kLanes == 0 ? x : graph.slice(x, {0, 0}, {1, 1}, {x.shape[0], chunks * kLanes});
+  const Tensor parts = graph.reshape(whole, {x.shape[0], chunks, kLanes});
+  const Tensor lanes = graph.reduce(x.dtype, {x.shape[0], kLanes}, {chunks}, zero(x.dtype),
+                                    [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                      const Scalar d = about_mean(body, body.load(parts, {i[0], k[0], i[1]}), i[0]);
+                                      return math("fma", {d, d, s});
+                                    });
+  result.inverse = graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
+    const auto lane = [&](int64_t n) { return body.load(lanes, {i[0], constant(body, n)}); };
+    Scalar sum = ((lane(0) + lane(4)) + (lane(2) + lane(6))) + ((lane(1) + lane(5)) + (lane(3) + lane(7)));
+    for (int64_t n = chunks * kLanes; n < width; ++n) {
+      const Scalar d = about_mean(body, body.load(x, {i[0], constant(body, n)}), i[0]);
+      sum = n < width - width % static_cast<int64_t>(ops::kSquaredApart) ? sum + d * d : math("fma", {d, d, sum});
     }
-    return math("sqrt", {variance + variance.same(epsilon)});
+    const Scalar variance = sum / sum.same(static_cast<double>(width));
+    return variance.same(1) / math("sqrt", {variance + variance.same(epsilon)});
   });
   return result;
+}
+
+/// sqrt(mean of squares + epsilon) of each row of x [rows, width].
+Tensor root_of_squares(Graph& graph, const Tensor& x, float epsilon) {
+  const Tensor squares = graph.reduce(x.dtype, {x.shape[0]}, {x.shape[1]}, zero(x.dtype),
+                                      [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                        const Scalar v = body.load(x, {i[0], k[0]});
+                                        return s + v * v;
+                                      });
+  return graph.compute(x.dtype, {x.shape[0]}, [&](Body& body, const Indices& i) {
+    const Scalar s = body.load(squares, i), variance = s / s.same(static_cast<double>(x.shape[1]));
+    return math("sqrt", {variance + variance.same(epsilon)});
+  });
 }
 
 /// Layer normalisation of `given` over its axes from `axis` on, times `scale`, plus `shift`.
@@ -402,24 +424,37 @@ struct LayerNormalized {
   RowSums sums;
 };
 
+/// Means that are brought forward from element to element are left to the library.
 LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, float epsilon, bool centred,
-                                const Tensor& scale, const std::optional<Tensor>& shift) {
+                                const Tensor& scale, const std::optional<Tensor>& shift, bool lanes) {
   require(is_real(given.dtype));
   Shape flat = {1, 1};
   for (size_t d = 0; d < given.rank(); ++d) flat[d < axis ? 0 : 1] *= given.shape[d];
+  const bool in_lanes = lanes && given.dtype == DType::kFloat && flat[1] >= ops::shortest_in_lanes(centred);
+  require(in_lanes || !centred);
   const Tensor x = graph.reshape(given, flat);
-  const RowSums r = row_sums(graph, x, epsilon, centred);
+  RowSums r;
+  if (in_lanes) r = sums_in_lanes(graph, x, epsilon, centred);
+  const Tensor deviation = in_lanes ? r.inverse : root_of_squares(graph, x, epsilon);
   const Tensor normal = graph.reshape(graph.compute(x.dtype, flat,
                                                     [&](Body& body, const Indices& i) {
                                                       Scalar v = body.load(x, i);
                                                       if (centred) v = v - body.load(*r.mean, {i[0]});
-                                                      return v / body.load(r.deviation, {i[0]});
+                                                      const Scalar d = body.load(deviation, {i[0]});
+                                                      return in_lanes ? v * d : v / d;
                                                     }),
                                       given.shape);
   const Tensor y = graph.compute(x.dtype, given.shape, [&](Body& body, const Indices& i) {
-    const Scalar v = body.load(normal, i) * body.broadcast(scale, i);
-    return shift ? v + body.broadcast(*shift, i) : v;
+    const Scalar v = body.load(normal, i), factor = body.broadcast(scale, i);
+    if (!shift) return v * factor;
+    const Scalar addend = body.broadcast(*shift, i);
+    return in_lanes ? math("fma", {v, factor, addend}) : v * factor + addend;
   });
+  if (!in_lanes)
+    r.inverse = graph.compute(x.dtype, deviation.shape, [&](Body& body, const Indices& i) {
+      const Scalar d = body.load(deviation, i);
+      return d.same(1) / d;
+    });
   return {y, r};
 }
 
@@ -428,15 +463,10 @@ void layer_norm(Operator& o, bool centred) {
   const auto axis =
       static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", -1), static_cast<int64_t>(x.rank())));
   const LayerNormalized r =
-      layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), o.optional_in(2));
+      layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), o.optional_in(2), true);
   o.yield(r.y);
   if (o.op->getNumResults() > 1 && centred) o.yield(o.graph.reshape(*r.sums.mean, o.shape(1)));
-  if (o.op->getNumResults() <= o.results.size()) return;
-  const Tensor inverse = o.graph.compute(x.dtype, r.sums.deviation.shape, [&](Body& body, const Indices& i) {
-    const Scalar deviation = body.load(r.sums.deviation, i);
-    return deviation.same(1) / deviation;
-  });
-  o.yield(o.graph.reshape(inverse, o.shape(o.results.size())));
+  if (o.op->getNumResults() > o.results.size()) o.yield(o.graph.reshape(r.sums.inverse, o.shape(o.results.size())));
 }
 
 /// Layer normalisation of x (+ bias) + skip.
@@ -450,7 +480,7 @@ void skip_layer_norm(Operator& o, bool centred) {
     return v + body.broadcast(o.in(1), i);
   });
   o.yield(layer_normalize(o.graph, sum, x.rank() - 1, o.node.get_float("epsilon", 1e-12f), centred, o.in(2),
-                          centred ? o.optional_in(3) : std::nullopt)
+                          centred ? o.optional_in(3) : std::nullopt, false)
               .y);
 }
 
@@ -562,13 +592,6 @@ void average_pool(Operator& o) {
   const ops::Window window = pooling_window(o);
   const Tensor sums = pooled(o, window, zero(dtype), zero(dtype), [](Scalar s, Scalar v) { return s + v; });
   const bool padding = o.node.get_int("count_include_pad", 0) != 0;
-  if (padding && o.node.version < 19) {  // positions that ceil_mode adds count too
-    o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {
-      const Scalar s = body.load(sums, i);
-      return s / s.same(static_cast<double>(window.kernel_size()));
-    }));
-    return;
-  }
   const std::vector<Tensor> counts = tap_counts(o.graph, window, padding);
   o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {
     const Scalar s = body.load(sums, i), count = tap_count(body, counts, llvm::ArrayRef(i).drop_front(2));

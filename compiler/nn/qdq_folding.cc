@@ -6,6 +6,10 @@
 // consumers). Method, for each block: preparation (qdq_folding.h), then groups are replaced, and DQ -> Q pairs of equal
 // parameters cancel.
 #include "compiler/nn/qdq_folding.h"
+
+#include <algorithm>
+#include <cmath>
+
 #include "compiler/nn/passes.h"
 
 namespace tessera::nn {
@@ -16,7 +20,7 @@ using ops::quantized::is_8bit;
 
 class Grouping : public BlockEditor {
  public:
-  using BlockEditor::BlockEditor;
+  explicit Grouping(mlir::Block& block) : BlockEditor(block), free_groups_(has_free_groups(block)) {}
 
   void run() {
     for_each_op([&](NodeOp op) { return fuse_group(op); });
@@ -80,6 +84,26 @@ class Grouping : public BlockEditor {
     return given == axis;
   }
 
+  /// Whether the bias of a convolution counts in steps of x_scale * w_scale, within one per cent and 1e-6, from zero.
+  static bool has_scale_of_sums(NodeOp bias, NodeOp x, NodeOp w) {
+    const auto x_scale = constant_value(scale_of(x)), w_scale = constant_value(scale_of(w)),
+               scale = constant_value(scale_of(bias));
+    if (!x_scale || !w_scale || !scale || !fp32_parameters(bias)) return false;
+    if (zero_of(bias)) {
+      const auto zero = constant_value(zero_of(bias));
+      if (!zero || llvm::any_of(zero->to_int64s(), [](int64_t z) { return z != 0; })) return false;
+    }
+    const auto sums = w_scale->as<float>(), given = scale->as<float>();
+    const size_t channels = std::max(sums.size(), given.size());
+    if ((sums.size() != 1 && sums.size() != channels) || (given.size() != 1 && given.size() != channels)) return false;
+    for (size_t c = 0; c < channels; ++c) {
+      const float wanted = x_scale->as<float>()[0] * sums[sums.size() == 1 ? 0 : c];
+      const float distance = std::abs(given[given.size() == 1 ? 0 : c] - wanted);
+      if (!(distance <= 1e-6f + 0.01f * std::abs(wanted))) return false;
+    }
+    return true;
+  }
+
   /// The zero point as an operand: 0 of the quantised type when it is absent.
   mlir::Value zero_operand(NodeOp op) {
     if (mlir::Value zero = zero_of(op)) return zero;
@@ -139,6 +163,7 @@ class Grouping : public BlockEditor {
     if (x_type == DType::kInt8 && w_type != DType::kInt8) return false;
     if (group.operands > 2 && quantised_type(group.dq[2]) != DType::kInt32) return false;
     if (!tensor_parameters(x) || !tensor_parameters(q) || !channel_parameters(w, 0)) return false;
+    if (group.operands > 2 && !has_scale_of_sums(group.dq[2], x, w)) return false;
     place(group);
     llvm::SmallVector<mlir::Value> operands;
     append_triple(operands, x);
@@ -178,8 +203,10 @@ class Grouping : public BlockEditor {
     const DType a_type = quantised_type(a), b_type = quantised_type(b);
     if (!is_8bit(a_type) || !is_8bit(b_type) || (a_type == DType::kInt8 && b_type != DType::kInt8)) return false;
     const ops::Node node = to_node(group.op);
-    if (group.operands > 2 && (node.get_float("beta", 1.0f) != 1.0f || quantised_type(group.dq[2]) != DType::kInt32))
+    if (group.operands > 2 && (node.get_float("beta", 1.0f) != 1.0f || node.get_float("alpha", 1.0f) != 1.0f ||
+                               quantised_type(group.dq[2]) != DType::kInt32))
       return false;
+    if (!free_groups_ && (!zero_of(a) || !zero_of(b))) return false;
     if (!tensor_parameters(a) || !channel_parameters(b, node.get_int("transB", 0) == 0 ? 1 : 0)) return false;
     NodeOp q = group.q.empty() ? NodeOp() : group.q[0];
     if (q && (quantised_type(q) != a_type || !tensor_parameters(q))) return false;
@@ -267,7 +294,7 @@ class Grouping : public BlockEditor {
         (op.is("MaxPool") && version >= 12) || (is_onnx(op, {"ReduceMax", "ReduceMin"}) && version >= 12);
     const bool moves = is_onnx(op, {"DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Reshape", "Slice",
                                     "SpaceToDepth", "Squeeze", "Tile", "Transpose", "Unsqueeze"});
-    const bool resize = op.is("Resize") && version >= 10 && to_node(op).get_string("mode", "nearest") != "cubic";
+    const bool resize = op.is("Resize") && version >= 10 && to_node(op).get_string("mode", "nearest") == "nearest";
     const bool pad = op.is("Pad") && version >= 13;
     if (!ordered && !moves && !resize && !pad) return false;
     if (!group.closed || group.q.size() != 1 || group.dq.size() != 1 || dq_of(data_of(op)) != group.dq[0]) return false;
@@ -357,6 +384,8 @@ class Grouping : public BlockEditor {
     erase_if_dead(dq);
     return true;
   }
+
+  const bool free_groups_;
 };
 
 }  // namespace

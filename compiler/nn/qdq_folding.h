@@ -154,6 +154,9 @@ class BlockEditor {
   llvm::DenseSet<mlir::Operation*> erased_;
 };
 
+/// ONNX Runtime does not run the network of this block: groups need not be its own.
+inline bool has_free_groups(mlir::Block& block) { return block.getParentOp()->hasAttr(kFreeGroupsAttr); }
+
 /// Everything before grouping: identities and equal operations, DQ for each reader, Q and DQ moved through operators
 /// that only move elements, constants transposed and quantised, redundant activations removed.
 void prepare(mlir::Block& block);

@@ -13,8 +13,7 @@ namespace {
 
 class Preparation : public BlockEditor {
  public:
-  explicit Preparation(mlir::Block& block)
-      : BlockEditor(block), free_groups_(block.getParentOp()->hasAttr(kFreeGroupsAttr)) {}
+  explicit Preparation(mlir::Block& block) : BlockEditor(block), free_groups_(has_free_groups(block)) {}
 
   void run() {
     remove_identities();
@@ -29,6 +28,7 @@ class Preparation : public BlockEditor {
       make_dqs_unique();
       changed = for_each_op([&](NodeOp op) { return fuse_pad(op); });
       changed |= for_each_op([&](NodeOp op) { return fuse_matmul_add(op); });
+      changed |= for_each_op([&](NodeOp op) { return quantise_where_constant(op); });
       changed |= for_each_op([&](NodeOp op) { return is_dq(op) && propagate_forward(op); });
       changed |= for_each_op([&](NodeOp op) { return is_q(op) && propagate_backward(op); });
       changed |= for_each_op([&](NodeOp op) { return is_dq(op) && transpose_constant(op); });
@@ -162,11 +162,9 @@ class Preparation : public BlockEditor {
 
   /// A Pad of 0 on the spatial axes between a DQ and a Conv moves into the Conv's pads.
   bool fuse_pad(NodeOp conv) {
-    if (!conv.is("Conv") || conv.getVersion() >= 22) return false;
+    if (!conv.is("Conv")) return false;
     NodeOp pad = defining_op(data_of(conv), "Pad");
-    if (!pad || pad.getVersion() >= 21 || !dq_of(data_of(pad)) || !single_edge(pad->getResult(0)) ||
-        input_or_null(pad, 3))
-      return false;
+    if (!pad || !dq_of(data_of(pad)) || !single_edge(pad->getResult(0)) || input_or_null(pad, 3)) return false;
     const ops::Node node = to_node(pad), target = to_node(conv);
     if (node.get_string("mode", "constant") != "constant" || target.get_string("auto_pad", "NOTSET") != "NOTSET")
       return false;
@@ -247,10 +245,38 @@ class Preparation : public BlockEditor {
     return true;
   }
 
-  /// Operators through which DQ and Q move: their result is a selection of their input, in the opsets that ONNX Runtime
-  /// lists.
+  /// A Where of a DQ and a float scalar in front of a Q: the scalar becomes the DQ of a constant, the outermost step of
+  /// its side of zero, with a scale that gives it back.
+  bool quantise_where_constant(NodeOp where) {
+    if (!is_onnx(where, {"Where"})) return false;
+    const auto edges = edges_of(where->getResult(0));
+    NodeOp q = edges.size() == 1 ? llvm::dyn_cast<NodeOp>(edges[0]->getOwner()) : NodeOp();
+    if (!is_q(q)) return false;
+    const unsigned place = dq_of(where.getInputs()[1]) ? 2 : 1;
+    NodeOp dq = dq_of(where.getInputs()[3 - place]);
+    const auto value = constant_value(where.getInputs()[place]);
+    if (!dq || !value || value->rank() != 0 || value->dtype() != DType::kFloat) return false;
+    const DType type = quantised_type(dq);
+    const bool is_signed = type == DType::kInt8 || type == DType::kInt16;
+    if (quantised_type(q) != type || !(is_signed || type == DType::kUint8 || type == DType::kUint16)) return false;
+    if (!zero_of(dq) || !constant_value(zero_of(dq)) || !constant_value(scale_of(dq)) ||
+        dtype_of(scale_of(dq)) != DType::kFloat)
+      return false;
+    const auto range = ops::quantized::range_of(type);
+    const float x = value->as<float>()[0];
+    const int32_t zero = is_signed ? 0 : range.high / 2, step = x > 0 ? range.high : x == 0 ? zero : range.low;
+    rewriter_.setInsertionPoint(where);
+    const auto scalar = [&](int32_t v) { return constant(where, ops::quantized::from_int32s(type, {}, {v})); };
+    const mlir::Value scale = constant(where, Tensor::scalar_f32(x == 0 ? 1.0f : x / static_cast<float>(step - zero)));
+    NodeOp moved = create(where.getLoc(), "DequantizeLinear", "", dq.getVersion(), {scalar(step), scale, scalar(zero)},
+                          {}, where.getInputs()[place].getType());
+    where->setOperand(place, moved->getResult(0));
+    return true;
+  }
+
+  /// Operators through which DQ and Q move: their result is a selection of their input.
   static bool can_propagate(NodeOp op) {
-    if (is_onnx(op, {"MaxPool"})) return op.getVersion() >= 12 && op.getVersion() < 22;
+    if (is_onnx(op, {"MaxPool"})) return op.getVersion() >= 12;
     return is_onnx(op, {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"});
   }
 
@@ -379,8 +405,8 @@ class Preparation : public BlockEditor {
     if (per_channel) {
       auto shape = shape_of(scale_of(w));
       if (!shape || shape->size() != 1 || shape->front() != bias_value->size()) return false;
-      // A negative axis is not recognised here by ONNX Runtime: the bias stays float.
-      const int64_t axis = int_attribute(w, "axis", 1);
+      const auto rank = static_cast<int64_t>(shape_of(weights).value_or(ops::Shape{}).size());
+      const int64_t given = int_attribute(w, "axis", 1), axis = given < 0 ? given + rank : given;
       if (axis != (is_onnx(op, {"Gemm"}) && int_attribute(op, "transB", 0) == 0 ? 1 : 0)) return false;
     }
     rewriter_.setInsertionPoint(op);
@@ -460,7 +486,7 @@ class Preparation : public BlockEditor {
     }
   }
 
-  const bool free_groups_;  // ONNX Runtime does not run the network: groups need not be its own
+  const bool free_groups_;
 };
 
 }  // namespace

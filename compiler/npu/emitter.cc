@@ -72,13 +72,13 @@ int Emitter::table(const Table& bytes) {
   return table_slot(parts, [&] { return std::pair{kConstantBase, constants.add(bytes)}; });
 }
 
-std::pair<int, int> Emitter::softmax_tables(const RowForm& form, int32_t out_zero, int64_t longest) {
+std::pair<int, int> Emitter::softmax_tables(const RowForm& form, int64_t longest) {
   if (form.shortest == 0) return {table(form.sum_tables), table(form.map_tables)};
   const auto count = static_cast<size_t>(longest - form.shortest + 1);
   std::optional<LengthTables> made;
   const auto slot = [&](Table LengthTables::* which, uint8_t number) {
     // No table of bytes is as short as a key of these.
-    Table key{number, static_cast<uint8_t>(out_zero < 0)};
+    Table key{number};
     for (const float scale : {form.input_scale, form.output_scale})
       for (const uint8_t byte : std::bit_cast<std::array<uint8_t, 4>>(scale)) key.push_back(byte);
     std::vector<Table> keys(rows::kRowTables, key);
@@ -86,7 +86,7 @@ std::pair<int, int> Emitter::softmax_tables(const RowForm& form, int32_t out_zer
     return table_slot(keys, [&] {
       if (weights == WeightBytes::kPlacesOnly)
         return std::pair{kLengthTableBase, constants.reserve(static_cast<int64_t>(count) * kRowTableBytes)};
-      if (!made) made = length_tables(form, out_zero, longest);
+      if (!made) made = length_tables(form, longest);
       return std::pair{kLengthTableBase, constants.add((*made).*which)};
     });
   };

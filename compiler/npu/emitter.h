@@ -117,7 +117,7 @@ class Emitter {
   int table(const Table& bytes);
   /// The slots of a softmax's sums and of its maps. Rows of a run-time length have tables for each length in the
   /// constants, of which LOAD takes those where kLengthTableBase points.
-  std::pair<int, int> softmax_tables(const RowForm& form, int32_t out_zero, int64_t longest);
+  std::pair<int, int> softmax_tables(const RowForm& form, int64_t longest);
   /// From here on tables may be replaced.
   void release_tables() { pinned_.clear(); }
 

@@ -215,7 +215,7 @@ void NestLowering::load_layer_constants() {
   if (stage.table) table_ = emitter_.table(*stage.table);
   if (stage.second_table) second_table_ = emitter_.table(*stage.second_table);
   if (task_.rows != nullptr && task_.rows->kind == RowForm::Kind::kSoftmax) {
-    std::tie(table_, second_table_) = emitter_.softmax_tables(*task_.rows, stage.out_zero, nest_.out_channels.total);
+    std::tie(table_, second_table_) = emitter_.softmax_tables(*task_.rows, nest_.out_channels.total);
   }
   if (!stage.second) return;
   // check() has found that they exist with the ranges of the operands, which decide on nothing else.

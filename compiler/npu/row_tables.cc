@@ -8,19 +8,7 @@
 
 namespace tessera::npu {
 
-namespace {
-
-/// Finite numbers with the results of those that are not: all smaller by a power of two, which changes no quotient, and
-/// the infinite ones 0 or as large as makes the largest result.
-void make_finite(SoftmaxNumbers& numbers, int32_t out_zero) {
-  constexpr float kSmaller = 0x1p-24f, kLargest = 0x1p127f;
-  for (float& e : numbers.exponentials) e *= kSmaller;
-  for (float& a : numbers.scaled) a = std::isfinite(a) ? a * kSmaller : out_zero < 0 ? kLargest : 0;
-}
-
-}  // namespace
-
-SoftmaxNumbers softmax_numbers(float input_scale, float output_scale, int32_t out_zero, int64_t length) {
+SoftmaxNumbers softmax_numbers(float input_scale, float output_scale, int64_t length) {
   const float steps = std::floor(1.0f / output_scale);
   const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(length));
   const double scale = input_scale, shift = std::max(0.0, static_cast<double>(room) - 5.0) / scale;
@@ -28,9 +16,11 @@ SoftmaxNumbers softmax_numbers(float input_scale, float output_scale, int32_t ou
   for (size_t d = 0; d < numbers.exponentials.size(); ++d) {
     const double from_lowest = 255.0 - static_cast<double>(d);
     numbers.exponentials[d] = static_cast<float>(std::exp((from_lowest - 255.0 + shift) * scale));
-    numbers.scaled[d] = numbers.exponentials[d] * steps;
   }
-  if (!std::isfinite(numbers.scaled[0])) make_finite(numbers, out_zero);
+  // A power of two changes no quotient.
+  if (!std::isfinite(numbers.exponentials[0] * steps))
+    for (float& e : numbers.exponentials) e *= 0x1p-24f;
+  for (size_t d = 0; d < numbers.scaled.size(); ++d) numbers.scaled[d] = numbers.exponentials[d] * steps;
   return numbers;
 }
 
@@ -43,10 +33,10 @@ Table byte_planes(const std::array<float, 256>& numbers) {
   return planes;
 }
 
-LengthTables length_tables(const RowForm& form, int32_t out_zero, int64_t longest) {
+LengthTables length_tables(const RowForm& form, int64_t longest) {
   LengthTables tables;
   for (int64_t length = form.shortest; length <= longest; ++length) {
-    const SoftmaxNumbers numbers = softmax_numbers(form.input_scale, form.output_scale, out_zero, length);
+    const SoftmaxNumbers numbers = softmax_numbers(form.input_scale, form.output_scale, length);
     const Table sums = byte_planes(numbers.exponentials), maps = byte_planes(numbers.scaled);
     tables.sums.insert(tables.sums.end(), sums.begin(), sums.end());
     tables.maps.insert(tables.maps.end(), maps.begin(), maps.end());

@@ -15,10 +15,8 @@ struct SoftmaxNumbers {
   std::array<float, 256> exponentials{}, scaled{};
 };
 
-/// Of rows of `length` elements. Short rows have numbers that are infinite when they are scaled. By the formula their
-/// quotient is the least int32, and wraps: the result is `out_zero`, or 255 where that is negative. The numbers here
-/// are finite and have these results.
-SoftmaxNumbers softmax_numbers(float input_scale, float output_scale, int32_t out_zero, int64_t length);
+/// Of rows of `length` elements, finite. An output scale above 2^-30 is expected.
+SoftmaxNumbers softmax_numbers(float input_scale, float output_scale, int64_t length);
 
 /// The four byte planes of numbers.
 Table byte_planes(const std::array<float, 256>& numbers);
@@ -27,6 +25,6 @@ Table byte_planes(const std::array<float, 256>& numbers);
 struct LengthTables {
   Table sums, maps;
 };
-LengthTables length_tables(const RowForm& form, int32_t out_zero, int64_t longest);
+LengthTables length_tables(const RowForm& form, int64_t longest);
 
 }  // namespace tessera::npu

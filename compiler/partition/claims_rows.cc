@@ -28,13 +28,13 @@ std::optional<Claim> claim_qlinear_softmax(NodeOp op) {
   int64_t length = 1;
   for (int64_t a = rows.axis; a < (rows.flattened ? rank : rows.axis + 1); ++a) length *= shape[static_cast<size_t>(a)];
   if (!(std::floor(1.0f / qy->s()) < kMostSteps)) return std::nullopt;
-  const npu::SoftmaxNumbers numbers = npu::softmax_numbers(qx->s(), qy->s(), qy->z(), length);
+  const npu::SoftmaxNumbers numbers = npu::softmax_numbers(qx->s(), qy->s(), length);
   if (!std::isnormal(numbers.exponentials[0])) return std::nullopt;
   rows.form.kind = npu::RowForm::Kind::kSoftmax;
   rows.form.sum_tables = npu::byte_planes(numbers.exponentials);
   rows.form.map_tables = npu::byte_planes(numbers.scaled);
   rows.stage.low = 0;
-  rows.stage.high = 255 - qy->z();  // for int8 too, of which the low byte is kept
+  rows.stage.high = (qy->dtype == ops::DType::kInt8 ? 127 : 255) - qy->z();
   rows.stage.out_zero = qy->z();
   Claim c = base_claim(op, {x});
   c.op.what = std::move(rows);

@@ -67,8 +67,10 @@ def test_pad_far():
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
 def test_pad_negative(mode):
     x = data((5, 6))
-    for pads in [(-1, 0, 0, -2), (-1, 2, 2, -2), (0, -2, -1, 1), (-2, -2, -3, -3)]:
+    for pads in [(-1, 0, 0, -2), (-1, 2, 2, -2), (0, -2, -1, 1)]:
         check("Pad", [x, np.array(pads, np.int64)], opset=13, attributes={"mode": mode})
+    # The oracle refuses to remove all of an axis.
+    check("Pad", [x, ints(-2, -2, -3, -3)], opset=13, attributes={"mode": mode}, expected=[x[2:2, 2:3]])
     check_rejected("Pad", [x, ints(-4, 0, -4, 0)], opset=13, attributes={"mode": mode}, match="remove")
 
 

@@ -13,7 +13,7 @@ from tests.conformance.cases import KINDS
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
 PINNED = re.search(r"^onnx==(.+)$", (ROOT / "requirements.txt").read_text(), re.M)[1]
-DOCUMENTS = [ROOT / "docs" / name for name in ("conformance.md", "conformance_newest.md")]
+DOCUMENTS = [ROOT / "docs" / name for name in ("conformance.md", "conformance_oldest.md")]
 DOCUMENT = DOCUMENTS[onnx.__version__ != PINNED]
 REASONS = tomllib.loads((FOLDER / "reasons.toml").read_text())["reason"]
 
@@ -107,8 +107,8 @@ def document(verdicts):
             lines += ["", f"## {title}"]
         for text, rows in reasons:
             lines += ["", text, "", *wrapped([f"`{case.name}`" for case, _ in rows])]
-    newest = DOCUMENTS.index(DOCUMENT) == 1
-    words = {"option": "--newest " if newest else "", "test": " --newest" if newest else ""}
+    oldest = DOCUMENTS.index(DOCUMENT) == 1
+    words = {"option": "--oldest " if oldest else "", "test": " --oldest" if oldest else ""}
     head = HEAD.format(version=onnx.__version__, **words).split("\n\n")
     head[1] = textwrap.fill(head[1], 120, break_on_hyphens=False)
     return "\n\n".join(head) + "\n".join(lines) + "\n"

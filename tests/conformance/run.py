@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./dev conformance`: runs the suite, prints what does not pass and a summary; --record writes docs/conformance.md, or
-docs/conformance_newest.md with --newest."""
+docs/conformance_oldest.md with --oldest."""
 
 import argparse
 import collections
@@ -21,7 +21,7 @@ def arguments():
     parser.add_argument("--config", default="", help="configuration of the machine; default: npu256")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="child processes")
     parser.add_argument("--seconds", type=float, default=120, metavar="S", help="limit of one case")
-    parser.add_argument("--newest", action="store_true", help="the suite of requirements-newest.txt's onnx package")
+    parser.add_argument("--oldest", action="store_true", help="the suite of requirements-oldest.txt's onnx package")
     parser.add_argument("--record", action="store_true", help="write the page in docs/ (whole suite on fsim)")
     options = parser.parse_args()
     if options.record and (options.case or options.device != "fsim" or options.config):
@@ -32,11 +32,11 @@ def arguments():
 def main():
     options = arguments()
     sys.path[:0] = [str(ROOT), str(ROOT / "tessera" / "python"), str(ROOT / options.build / "lib")]
-    if options.newest:
-        from tests.run import newest_environment
+    if options.oldest:
+        from tests.run import oldest_environment
 
-        python = newest_environment()
-        os.execv(python, [python, __file__, *(argument for argument in sys.argv[1:] if argument != "--newest")])
+        python = oldest_environment()
+        os.execv(python, [python, __file__, *(argument for argument in sys.argv[1:] if argument != "--oldest")])
     import tessera
     from tests.conformance import cases, pool, report
 

@@ -90,6 +90,15 @@ def test_random_operator_graph(nn, ops, seed):
     check(nn, random_image_graphs.random_graph(seed, form="qop"))
 
 
+@pytest.mark.skipif(not oracle.pinned(), reason="the oldest ONNX Runtime refuses opsets above 23")
+@pytest.mark.parametrize("draw", [random_image_graphs.random_graph, random_dense_graphs.random_dense_graph])
+@pytest.mark.parametrize("seed", range(1000 + SEED, 1012 + SEED))
+def test_random_graph_of_a_new_opset(nn, ops, seed, draw):
+    case = draw(seed, opset=(22, 23, 25, 27)[seed % 4])
+    check(nn, case)
+    check(nn, case, pipeline="")
+
+
 # --- public models
 # ---------------------------------------------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("width", [37, 192])
+@pytest.mark.parametrize("width", [5, 15, 192, 39])
 @pytest.mark.parametrize("form", FORMS)
 def test_normalisations_equal_onnx_runtime(form, width):
     graph, rng = Graph(width, len(form)), np.random.default_rng(width)

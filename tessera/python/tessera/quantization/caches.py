@@ -11,7 +11,7 @@ import copy
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 from . import measure
 from .contrib import GroupQueryAttention, Writer, is_contrib, spell_out
@@ -79,11 +79,40 @@ class Caches:
             if value.name in grows:
                 axis, name = grows[value.name]
                 value.type.tensor_type.shape.dim[axis].dim_param = name
+        self._count_total(model)
         stale = {*self.presents, *self._behind_mask(model)}
         kept = [value for value in model.graph.value_info if value.name not in stale]
         del model.graph.value_info[:]
         model.graph.value_info.extend(kept)
         return model
+
+    def _count_total(self, model):
+        """A total length that is a constant, the buffers' own, becomes the number of past and new tokens."""
+        constants = {tensor.name for tensor in model.graph.initializer}
+        for node in [node for node in model.graph.node if (node.name or node.output[0]) in self.nodes]:
+            if node.input[6] not in constants:
+                continue
+            total, counted = f"{node.output[0]}/total", [] if isinstance(self.tokens, int) else [self.tokens]
+            made, terms = [], []
+            for k, (tensor, axis) in enumerate([(node.input[3], 2), *counted]):
+                shape, place, length = (f"{total}/{what}{k}" for what in ("shape", "axis", "length"))
+                model.graph.initializer.append(numpy_helper.from_array(np.array(axis, np.int64), place))
+                made += [
+                    helper.make_node("Shape", [tensor], [shape]),
+                    helper.make_node("Gather", [shape, place], [length]),
+                ]
+                terms.append(length)
+            if isinstance(self.tokens, int):
+                model.graph.initializer.append(numpy_helper.from_array(np.array(self.tokens, np.int64), f"{total}/new"))
+                terms.append(f"{total}/new")
+            made += [
+                helper.make_node("Add", terms, [f"{total}/sum"]),
+                helper.make_node("Cast", [f"{total}/sum"], [total], to=TensorProto.INT32),
+            ]
+            at = list(model.graph.node).index(node)
+            node.input[6] = total
+            for k, new in enumerate(made):
+                model.graph.node.insert(at + k, new)
 
     def _behind_mask(self, model):
         """Tensors in front of attentions whose shapes may follow from the mask's."""

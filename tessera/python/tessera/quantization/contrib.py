@@ -220,8 +220,12 @@ class GroupQueryAttention:
         for index, name in ((10, "attention_bias"), (11, "head_sink")):
             if _operand(node, index):
                 return f"its input {name} is not served"
+        if any(_operand(node, index) for index in range(12, len(node.input))):
+            return f"its input {next(name for name in node.input[12:] if name)} is not served"
         if attribute(node, "smooth_softmax", 0) > 0:
             return "smooth_softmax is not served"
+        if attribute(node, "causal", 1) == 0:
+            return "it is not causal"
         if len([name for name in node.output if name]) > 3:
             return "its result output_qk is not served"
         if self.size(node) is None:
@@ -290,7 +294,7 @@ class GroupQueryAttention:
             real = write.node("Unsqueeze", [write.node("Cast", [source], to=TensorProto.BOOL), write.shape(1)])
             seen = write.node("And", [seen, real])
             if window > 0:
-                first = write.node("Sub", [own, write.constant(np.int64(window))])
+                first = write.node("Sub", [own, write.constant(np.int64(window - 1))])
                 seen = write.node("And", [seen, write.node("GreaterOrEqual", [at, first])])
             added = [write.constant(np.float32(0)), write.constant(np.float32(HIDDEN))]
             rows = write.node("Where", [seen, *added])
