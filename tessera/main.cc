@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `tessera` command: compile, run, app, quantize, explore, tune, litex, serve, report, schedule, asm, disasm,
-// info, keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file, the
-// cause and the way out; the exit status is then 1 (2 for a wrong command line).
+// info, keygen, sign, board, doctor, completion. Every error is one line on standard error that names the node or file,
+// the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <cstdio>
 #include <iostream>
 #include <new>
@@ -25,12 +25,9 @@ namespace {
 using namespace tessera;
 
 // Commands that are modules of the Python package.
-constexpr std::pair<std::string_view, const char*> kInPython[] = {{"quantize", "tessera.quantization"},
-                                                                  {"app", "tessera.app"},
-                                                                  {"explore", "tessera.exploration"},
-                                                                  {"tune", "tessera.tuning"},
-                                                                  {"litex", "tessera.litex"},
-                                                                  {"serve", "tessera.serving"}};
+constexpr std::pair<std::string_view, const char*> kInPython[] = {
+    {"quantize", "tessera.quantization"}, {"app", "tessera.app"},     {"explore", "tessera.exploration"},
+    {"tune", "tessera.tuning"},           {"litex", "tessera.litex"}, {"serve", "tessera.serving"}};
 
 /// The report of a bug keeps its lines.
 std::string shown(const Error& error) {
@@ -161,9 +158,10 @@ int tessera::run_command_line(int argc, char** argv) {
                      "lists its options")
       ->prefix_command();
 
-  app.add_subcommand("litex",
-                     "the system of an FPGA board, simulated (--simulate) or as a bitstream (--bitstream); litex --help "
-                     "lists its options")
+  app.add_subcommand(
+         "litex",
+         "the system of an FPGA board, simulated (--simulate) or as a bitstream (--bitstream); litex --help "
+         "lists its options")
       ->prefix_command();
   app.add_subcommand("tune",
                      "schedules of a model, found by measuring, into a database for --tuned; tune --help lists its "

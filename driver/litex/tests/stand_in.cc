@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include "driver/litex/bridge.h"
@@ -39,8 +40,10 @@ StandIn::StandIn(StandInOptions options)
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  bind(server_, reinterpret_cast<sockaddr*>(&address), size);
-  if (!options_.etherbone) listen(server_, 1);
+  if (bind(server_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      (!options_.etherbone && listen(server_, 1) != 0)) {
+    throw std::runtime_error("no port");
+  }
   getsockname(server_, reinterpret_cast<sockaddr*>(&address), &size);
   port_ = ntohs(address.sin_port);
   thread_ = std::thread([this] { serve(); });
