@@ -30,13 +30,13 @@ HOURS = 12  # bound on nextpnr's processor time
 KINDS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "MULT18X18D", "DP16KD", "EHXPLLL", "TRELLIS_IO")
 
 
-def netlist(folder, minutes, yosys):
-    """Yosys' netlist of the system in the folder; seconds that it took."""
+def netlist(folder, more, minutes, yosys):
+    """Yosys' netlist of the system in the folder, and of `more` sources; seconds that it took."""
     files = " ".join(str(path) for path in machine.sources())
     return machine.yosys(
         [
             f"read_verilog -sv {files}",
-            "read_verilog tsr_kernel.v tessera.v",
+            f"read_verilog tsr_kernel.v tessera.v {' '.join(more)}",
             'attrmap -tocase keep -imap keep="true" keep=1 -imap keep="false" keep=0 -remove keep=0',
             "synth_ecp5 -nowidelut -top tessera -run begin:check",
             "opt_clean",
@@ -119,14 +119,16 @@ def body():
     parser.add_argument("--seed", type=int, default=1, help="of the placement")
     parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
     parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
+    parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it has the serial line")
     parser.add_argument("--json", action="store_true", help="the report on standard output")
     options = parser.parse_args()
     folder = BITSTREAMS / f"{options.board}_{machine.file_name(options.config)}"
     tools = f"Yosys {machine.version(options.yosys)}, {pnr.TOOL} {pnr.VERSION}"
     clock_hz = int(options.clock * 1e6) if options.clock else None
-    description = make.write(options.board, options.config, folder, tools, clock_hz=clock_hz)
+    firmware = make.words_of(options.firmware) if options.firmware else None
+    description = make.write(options.board, options.config, folder, tools, clock_hz=clock_hz, firmware=firmware)
     print(f"{folder}: Yosys", file=sys.stderr, flush=True)
-    yosys_seconds = netlist(folder, options.minutes, options.yosys)
+    yosys_seconds = netlist(folder, description["sources"], options.minutes, options.yosys)
     print(f"{folder}: nextpnr; nextpnr.log tells how far it is", file=sys.stderr, flush=True)
     begin = time.monotonic()
     report = route(folder, description["device"], options.seed)

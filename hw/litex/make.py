@@ -22,6 +22,8 @@ import configure  # noqa: E402
 import machine  # noqa: E402
 from machine import Failure  # noqa: E402
 
+# As in soc.py, which only LiteX's environment can read.
+FIRMWARE_BYTES, SIMULATED_FIRMWARE_BYTES = 128 << 10, 1 << 20
 PACKAGES = ("litex", "litedram", "liteeth", "litex-boards", "migen")
 
 
@@ -59,34 +61,34 @@ def check(board, config):
     return machine.parameters(config)
 
 
-def marks_of(simulated, clock_hz, alone):
-    """What else a system's identity depends on."""
-    return (simulated, clock_hz, "alone") if alone else (simulated, clock_hz)
+def words_of(firmware, room=FIRMWARE_BYTES):
+    """A file's bytes as words, in little-endian order. Errors: Failure when it cannot be read or there is no room."""
+    try:
+        data = pathlib.Path(firmware).read_bytes()
+    except OSError as error:
+        raise Failure(f"the firmware '{firmware}' cannot be read: {error.strerror}") from None
+    if len(data) > room:
+        raise Failure(f"the firmware '{firmware}' has {len(data)} bytes; there is room for {room}")
+    data += bytes(-len(data) % 4)
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
 
 
-def boot_memory(folder, mark):
-    """The name of the file with the contents of the memory that holds `mark` alone."""
-    found = [path.name for path in folder.glob("*.init") if path.read_text().split() == [f"{mark:08x}"]]
-    if len(found) != 1:
-        raise Failure(f"{folder}: the boot memory is not among the memories' contents")
-    return found[0]
-
-
-def write(board, config, folder, tools, simulated=False, clock_hz=None, alone=False):
-    """Writes the folder; returns the description as a dictionary. `alone`: with a processor (processor.v), whose boot
-    memory is the file that the description names. Errors: Failure."""
+def write(board, config, folder, tools, simulated=False, clock_hz=None, firmware=None):
+    """Writes the folder; returns the description as a dictionary. `firmware`: words for a processor. Errors:
+    Failure."""
     values = check(board, config)
     tools = f"{versions()}, {tools}"
     name = machine.file_name(config)
-    marks = marks_of(simulated, clock_hz, alone)
+    marks = (simulated, clock_hz, firmware)
     folder = pathlib.Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     logging.disable(logging.INFO)  # LiteX tells each step
     import soc
+    from litex.soc.integration import export
     from litex.soc.integration.builder import Builder
 
     found = identity(board, values, tools, marks)
-    made = soc.TesseraSoc(soc.board(board), name, values, found, tools, simulated, clock_hz, alone)
+    made = soc.TesseraSoc(soc.board(board), name, values, found, tools, simulated, clock_hz, firmware)
     builder = Builder(made, output_dir=str(folder), compile_software=False, csr_json=str(folder / "csr.json"))
     if simulated:
         made.finalize()
@@ -95,11 +97,15 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None, alone=Fa
         os.chdir(folder)  # memories' contents are written beside the Verilog, by relative names
         try:
             made.platform.get_verilog(made, name="tessera").write("tessera.v")
+            maps = (made.csr_regions, made.constants)
+            pathlib.Path("csr.json").write_text(export.get_csr_json(*maps, made.mem_regions))
+            pathlib.Path("csr.h").write_text(export.get_csr_header(*maps, with_access_functions=False))
         finally:
             os.chdir(before)
     else:
         builder.gateware_dir = str(folder)
         builder.build(run=False, build_name="tessera")
+    sources = [str(path) for path, *_ in made.platform.sources if str(path).endswith(".v")]
     wrapper = configure.configured((HERE.parent / "fpga" / "tsr_kernel.v").read_text(), values)
     (folder / "tsr_kernel.v").write_text(wrapper)
     memory = made.bus.regions["main_ram"]
@@ -107,17 +113,14 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None, alone=Fa
         "board": board,
         "title": made.target.TITLE,
         "config": name,
-        "bridge": "uart" if alone else made.target.BRIDGE,
+        "bridge": made.target.BRIDGE,
         "device": made.platform.device,
         "clock_hz": int(made.sys_clk_freq),
         "memory": {"module": made.memory_module.__class__.__name__, "bytes": memory.size, "origin": memory.origin},
         "identity": found.hex(),
         "tools": tools,
         "simulated": simulated,
+        "sources": [path for path in sources if pathlib.Path(path).name != "tessera.v"],
     }
-    if alone:
-        (path,) = [source[0] for source in made.platform.sources if "VexRiscv" in str(source[0])]
-        (folder / "processor.v").write_text(pathlib.Path(path).read_text())
-        description["boot_memory"] = boot_memory(folder, soc.BOOT_MARK)
     (folder / "description.json").write_text(json.dumps(description, indent=2) + "\n")
     return description
