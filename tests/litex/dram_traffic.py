@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AXI traffic for dram_bench, as text: streams, strides, turns of the bus, mixtures, random sequences, and the bursts of
-a network from the trace of a run.
+"""AXI traffic for dram_bench, as text: streams, strides, turns of the bus, mixtures, random sequences, and the bursts
+of a network from the trace of a run.
 
     python tests/litex/dram_traffic.py WIDTH SPAN WHOLE
     python tests/litex/dram_traffic.py WIDTH SPAN TRACE.json"""
