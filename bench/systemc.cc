@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timing model against the RTL on compiled programs. Enters: .tsr files and DRAM's latency. Leaves: one line of
 // JSON for each: cycles and processor seconds of both machines, the worst layer. Arenas hold pseudo-random bytes: time
-// does not depend on data. `--no-rtl` runs the timing model alone, `--trace` prints what both did. `--dram` is a preset of
-// docs/dram.md; `--apart` moves program, constants and results of each other.
+// does not depend on data. `--no-rtl` runs the timing model alone, `--trace` prints what both did. `--dram` is a preset
+// of docs/dram.md; `--apart` moves program, constants and results away from each other.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -56,7 +56,7 @@ Image image_of(const program::Artifact& artifact, const program::NpuProgram& npu
 struct Options {
   int latency = 100;
   int bandwidth = 0;
-  std::string dram;  // a preset; empty: the ideal
+  std::string dram;    // a preset; empty: the ideal
   uint64_t apart = 0;  // bytes between program, constants and results
   bool rtl = true;
   bool layers = false;
