@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timing model against the RTL on compiled programs. Enters: .tsr files and DRAM's latency. Leaves: one line of
 // JSON for each: cycles and processor seconds of both machines, the worst layer. Arenas hold pseudo-random bytes: time
-// does not depend on data. `--no-rtl` runs the timing model alone, `--trace` prints
-// what both did.
+// does not depend on data. `--no-rtl` runs the timing model alone, `--trace` prints what both did. `--dram` is a preset
+// of docs/dram.md; `--apart` moves program, constants and results away from each other.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -34,12 +34,13 @@ struct Image {
 
 uint64_t page(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-Image image_of(const program::Artifact& artifact, const program::NpuProgram& npu) {
+/// `apart`: bytes between program, constants and results, so that they lie in other rows and banks.
+Image image_of(const program::Artifact& artifact, const program::NpuProgram& npu, uint64_t apart) {
   Image image;
   image.address = uint64_t{1} << 32;
   image.program = image.address;
-  image.constants = image.program + page(npu.instructions.size());
-  image.arena = image.constants + page(npu.constant_bytes);
+  image.constants = image.program + page(npu.instructions.size()) + apart;
+  image.arena = image.constants + page(npu.constant_bytes) + apart;
   image.bytes.resize(image.arena - image.address + page(npu.arena_bytes));
   std::memcpy(image.bytes.data(), npu.instructions.data(), npu.instructions.size());
   std::memcpy(&image.bytes[image.constants - image.address], artifact.device_constants.data() + npu.constant_offset,
@@ -55,7 +56,8 @@ Image image_of(const program::Artifact& artifact, const program::NpuProgram& npu
 struct Options {
   int latency = 100;
   int bandwidth = 0;
-  std::string dram;  // a preset; empty: the ideal
+  std::string dram;    // a preset; empty: the ideal
+  uint64_t apart = 0;  // bytes between program, constants and results
   bool rtl = true;
   bool layers = false;
   bool details = false;
@@ -151,7 +153,7 @@ void compare_layers(const program::NpuProgram& npu, const sim::Trace& timed, con
 
 void run(const program::Artifact& artifact, const program::NpuProgram& npu, const Options& options, Totals& totals) {
   const auto count = static_cast<uint32_t>(npu.instructions.size() / isa::kInstructionBytes);
-  const Image initial = image_of(artifact, npu);
+  const Image initial = image_of(artifact, npu, options.apart);
   Image image = initial;
   sim::systemc::TimedMachine machine(artifact.config);
   const sim::DramRegion region{image.address, image.bytes.data(), image.bytes.size()};
@@ -237,6 +239,8 @@ int main(int argc, char** argv) {
       options.latency = std::atoi(argv[++n]);
     } else if (word == "--dram" && n + 1 < argc) {
       options.dram = argv[++n];
+    } else if (word == "--apart" && n + 1 < argc) {
+      options.apart = std::strtoull(argv[++n], nullptr, 10);
     } else if (word == "--bandwidth" && n + 1 < argc) {
       options.bandwidth = std::atoi(argv[++n]);
     } else if (word == "--no-rtl") {

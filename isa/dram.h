@@ -42,9 +42,9 @@ struct DramSpec {
 /// What a schedule counts with beside latency and bandwidth: figures of a real DRAM. All zero: the ideal one.
 struct DramCost {
   std::string preset;
-  int64_t beat_256ths = 0;   // of a cycle of the bus: a beat, refreshes and the splitting of words included
-  int64_t burst_cycles = 0;  // of the bus that a burst takes beside its beats: it leaves its bank, and opens a row
-  int64_t turn_cycles = 0;   // of the bus for a write burst among reads: there and back
+  int64_t beat_256ths = 0;   // of a cycle of the DRAM: a beat's commands, refreshes and the splitting of words included
+  int64_t burst_cycles = 0;  // of the DRAM that a burst takes beside its beats: it leaves its bank, and opens a row
+  int64_t turn_cycles = 0;   // of the DRAM for a write burst among reads: there and back
 
   bool operator==(const DramCost&) const = default;
 };

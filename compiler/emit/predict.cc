@@ -335,10 +335,12 @@ class Replay {
     // Among reads a real DRAM turns for each burst, there and back.
     const int64_t turns = load.end > begin ? d.bursts * cost_.turn_cycles : 0;
     const int64_t beats = slots(d.beats, d.bursts) + turns;
-    const int64_t window = (d.bursts * written_ + beats) / writes_in_flight_;
+    const int64_t answers = (d.bursts * written_ + beats) / writes_in_flight_;
+    // Several beats may be one command of a real DRAM; they still take their cycles at the port.
+    const int64_t window = cost_.beat_256ths > 0 ? std::max(answers, d.beats) : answers;
     // Where reads want the bus too, reads and writes take turns.
     const auto [end, pushed] = bus_.take_turns(begin, beats, window);
-    short_runs_ = window > beats;
+    short_runs_ = answers > beats;
     e.end = std::max(end, begin + window);
     if (short_runs_) e.end += bus_.kept_waiting(begin, e.end);
     if (load.end > begin) load.end = bus_.move(load.end, pushed);

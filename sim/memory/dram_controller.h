@@ -114,10 +114,44 @@ class DramController {
   static constexpr int kBuffer = 16;    // words of data in the port, each way
   static constexpr int kLookahead = 8;  // commands in a bank's queue
 
+  /// The port's request for a command: whether each side has one, whose turn it is, and how far it comes.
+  struct Request {
+    bool reads = false, writes = false;
+    bool read = false, write = false;  // granted, a word of the port
+    bool last = false;                 // of its burst
+    bool taken = false;
+    bool valid = false, accepted = false;  // of a command at the crossbar
+    Command command{};
+  };
+  /// What the active bank wants, and what the multiplexer made of it.
+  struct Chosen {
+    Kind kind = Kind::kNone;
+    bool matches = false;  // the multiplexer's direction
+    bool done = false, activated = false, moved = false;
+    bool refresh = false, refreshed = false;
+  };
+
   Command command(uint64_t word, bool write) const;
+  bool crossbar_takes(const Command& command) const;
+  Request request() const;
+  bool write_leaves();
+  bool read_enters();
+  bool write_enters(const Inputs& in, bool ready);
+  bool ends_word(std::deque<Beats>& queue) const;
+  int enter(Burst& to, uint64_t address, int beats) const;
+  void advance(const Request& request);
+
   Kind wanted(bool refresh) const;
-  void clock_banks(bool offered, const Command& command, bool accepted);
-  bool native_ready(const Command& command) const;
+  void clock_banks(const Request& asked);
+  Chosen choose();
+  void count(const Chosen& chosen);
+  bool others_rest();
+  BankState lasting(BankState state, int cycles, BankState then);
+  BankState next_state(const Chosen& chosen);
+  BankState next_regular(const Chosen& chosen, const Bank& bank) const;
+  Mux next_mux(const Chosen& chosen, bool stops);
+  void book(const Chosen& chosen);
+  void clock_refresh(const Chosen& chosen);
 
   isa::DramSpec spec_;
   uint64_t address_;

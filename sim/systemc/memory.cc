@@ -15,6 +15,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kSmall = 1e-6;
 constexpr Cycle kBuffered = isa::timing::bus::kBeatsWaiting;  // before the bus is held
 constexpr double kReadAhead = isa::timing::store::kGroupsWaiting;
+constexpr Cycle kAskedCycles = 4;
 constexpr Cycle kStarted = 2;  // from the start of a program to FETCH's first request
 
 /// The most frequent quotient by far needs no division.
@@ -60,6 +61,7 @@ void Memory::reset() {
   read_on_bus_ = write_on_bus_ = nullptr;
   beats_waiting_ = beats_taken_ = beats_given_ = 0;
   read_credit_ = beat_cycles_ = 1;
+  asked_ = 0;
   groups_ahead_ = 0;
   last_read_ = 0;
   unanswered_.clear();
@@ -399,7 +401,11 @@ void Memory::follow(Cycle now) {
   }
   if (dram_busy()) {
     wake_at(now + 1);
-  } else if (const Cycle first = first_offer(); first != kNever) {
+    return;
+  }
+  asked_ = 0;
+  share_inp();
+  if (const Cycle first = first_offer(); first != kNever) {
     wake_at(std::max(now, first) + 1);
   }
 }
@@ -417,8 +423,12 @@ bool Memory::takes_beat(Cycle cycle) {
   }
   const double cycles = cycles_per_beat(read_, PortShares::kLoad);
   read_credit_ = std::min(1.0, read_credit_ + inverse(cycles));
-  if (read_credit_ >= 1 - kSmall) return true;
+  if (read_credit_ >= 1 - kSmall) {
+    if (port == Port::kInpB) asked_ += moves;
+    return true;
+  }
   burst.blocked += 1;
+  if (port == Port::kInpB) asked_ += moves;
   return false;
 }
 
@@ -458,9 +468,10 @@ void Memory::grant_cycle(Cycle cycle, bool read_free, bool write_free) {
   if (write_free && free(write_slots_) && offered(offers_[2])) granted(2, writes_, write_slots_, write_on_bus_);
 }
 
-/// What LOAD takes of INP's second port, on average.
-void Memory::share_inp(double share) {
-  share = std::round(share * 16) / 16;
+/// What LOAD has asked of INP's second port in the last cycles is what it asks in the next.
+void Memory::share_inp() {
+  const double share = std::min(1.0, asked_ / kAskedCycles);
+  asked_ = 0;
   if (share == context_.ports.get(Port::kInpB, PortShares::kLoad)) return;
   context_.ports.set(Port::kInpB, PortShares::kLoad, share);
   if (context_.alu_reads_inp && load_share_changed) load_share_changed();
@@ -480,7 +491,6 @@ void Memory::beat_taken(Cycle cycle) {
   const Cycle since = std::max(last_read_, burst.granted);
   beat_cycles_ = std::max(1.0, static_cast<double>(cycle - since) / burst.beats);
   last_read_ = cycle;
-  share_inp(read_.through == Port::kInpB && !reads_.empty() ? read_.moves / beat_cycles_ : 0);
   read_slots_.push_back(cycle + isa::timing::bus::kSeen);
   reads_idle_from_ = cycle + isa::timing::bus::kSeen;
   burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
@@ -520,6 +530,7 @@ void Memory::clock_dram(Cycle cycle) {
   const bool takes = takes_beat(cycle);
   const bool answered = out.b_valid && !unanswered_.empty();
   dram_->clock(in);
+  if (cycle % kAskedCycles == 0) share_inp();
 
   if (in.ar_valid && out.ar_ready) read_on_bus_ = nullptr;
   if (in.aw_valid && out.aw_ready) write_on_bus_ = nullptr;

@@ -147,7 +147,7 @@ class Memory : public sc_core::sc_module, public Process {
   void grant_cycle(Cycle cycle, bool read_free, bool write_free);
   void beat_taken(Cycle cycle);
   void beat_given(Cycle cycle);
-  void share_inp(double share);
+  void share_inp();
   bool dram_busy() const;
   Cycle first_offer() const;
   void respond(int id, Burst& burst, tlm::tlm_phase phase, Cycle at);
@@ -192,6 +192,7 @@ class Memory : public sc_core::sc_module, public Process {
   uint32_t beats_given_ = 0;    // of the write in front
   double read_credit_ = 1;      // moves of the port that the engine has had
   double groups_ahead_ = 0;     // read by STORE and not on the bus
+  double asked_ = 0;            // moves of INP's second port, of LOAD
   Cycle last_read_ = 0;         // boundary of the read before
   double beat_cycles_ = 1;      // of reads, lately
   Ring<Burst*> unanswered_;     // writes whose beats have moved

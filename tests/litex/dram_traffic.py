@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AXI traffic for dram_bench, as text: streams, strides, turns of the bus, mixtures, and random sequences."""
+"""AXI traffic for dram_bench, as text: streams, strides, turns of the bus, mixtures, random sequences, and the bursts
+of a network from the trace of a run.
 
+    python tests/litex/dram_traffic.py WIDTH SPAN WHOLE
+    python tests/litex/dram_traffic.py WIDTH SPAN TRACE.json"""
+
+import json
+import pathlib
 import random
 import sys
 
@@ -62,5 +68,22 @@ def sequences(width, span, whole, seed=5):
     return "\n".join(lines) + "\n"
 
 
+def traced(path, width, span):
+    """One sequence from a run's trace (`tessera run --trace`): its bursts, each offered when the machine did."""
+    events = json.loads(pathlib.Path(path).read_text())["traceEvents"]
+    bursts = [(e["name"], e["args"]) for e in events if {"address", "bytes", "requested"} <= set(e.get("args", {}))]
+    base = min(of["address"] for _, of in bursts) // PAGE * PAGE
+    lines = [f"run {pathlib.Path(path).stem} 32 16 1"]
+    for name, of in sorted(bursts, key=lambda burst: burst[1]["requested"]):
+        first, last = of["address"] - base, of["address"] - base + of["bytes"] - 1
+        beats = last // width - first // width + 1
+        lines.append(f"{'w' if 'store' in name else 'r'} {first // width * width % span} {beats} {of['requested']}")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
-    print(sequences(*map(int, sys.argv[1:4])), end="")
+    width, span, last = sys.argv[1:4]
+    if last.isdigit():
+        print(sequences(int(width), int(span), int(last)), end="")
+    else:
+        print(traced(last, int(width), int(span)), end="")
