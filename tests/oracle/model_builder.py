@@ -209,7 +209,7 @@ class Builder:
             out = self.choose(shape, span=span)
         out = dataclasses.replace(out, shape=shape)
         if activation and not self.zero_points:
-            activation = None  # the oracle's optimiser refuses a redundant activation before a Q without zero point
+            activation = None  # the oldest ONNX Runtime refuses a redundant activation before a Q without zero point
         if activation:
             out = dataclasses.replace(out, zero=int(np.iinfo(out.dtype).min))
         b, b_name = self.bias(filters, x.scale, w[3], bias)
