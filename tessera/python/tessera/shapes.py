@@ -23,15 +23,21 @@ def shapes_of(texts):
     return shapes
 
 
-def shapes_ahead(texts, model, inputs):
+def shapes_ahead(texts, model, inputs, others=False):
     """Shapes of a model that will come, as Session.prepare takes them: a list of {input: sizes}.
 
     texts: [MODEL:]INPUT=SIZES, where SIZES are those of `tessera compile --shapes` and MODEL is a pattern as of file
     names; texts of other models, and those without MODEL whose input this one does not have, are left out. model: its
     name. inputs: {input: dimensions}, where a dimension that is open is no integer (-1 too), and None is any shape.
+    others: there are other models, so that texts without MODEL whose sizes do not fit are left out, too.
     Errors: invalid_argument for texts that are not so, and for sizes that an input does not take."""
-    own = {text: names[0] for text in texts if (names := [n for n in _inputs_of(text, model) if n in inputs])}
-    made = _tessera.shapes_of_ranges([f"{name}={text.rpartition('=')[2]}" for text, name in own.items()])
+    made_of, own = _tessera.shapes_of_ranges, {}
+    for text in texts:
+        name = next((name for name in _inputs_of(text, model) if name in inputs), None)
+        of_all = others and text.startswith(f"{name}=")
+        if name is not None and not (of_all and any(not _fits(s[name], inputs[name]) for s in made_of([text]))):
+            own[text] = name
+    made = made_of([f"{name}={text.rpartition('=')[2]}" for text, name in own.items()])
     for text, name in own.items():
         if not all(_fits(sizes[name], inputs[name]) for sizes in made):
             raise argument(f"--shapes '{text}': input '{name}' of '{model}' is {_text_of(inputs[name])}")

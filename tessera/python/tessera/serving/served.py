@@ -154,8 +154,8 @@ class Served:
     def _compile_ahead(self, session):
         """Compiles for shapes that will come, while requests are served; other instances find them in the cache."""
         name = pathlib.Path(self._path).parent.parent.name
-        found = shapes_ahead(self.settings.prepare, name, {p.name: p.shape for p in self.inputs.values()})
-        if found:
+        found = shapes_ahead(self.settings.prepare, name, {p.name: p.shape for p in self.inputs.values()}, others=True)
+        if found and self.settings.device != "reference" and not self._path.endswith(".tsr"):  # nothing to compile
             session.prepare(found)
 
     # --- requests ---

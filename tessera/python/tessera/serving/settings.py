@@ -122,6 +122,8 @@ def parse(path, text, defaults):
     table = {**defaults, **given}
     table["batching"] = _batching(path, table.get("batching", {}))
     table["warm"], table["prepare"] = tuple(table.get("warm", ())), tuple(table.get("prepare", ()))
+    if "prepare" in given:  # of this model, whatever its name
+        table["prepare"] = tuple(f"*:{text}" for text in given["prepare"])
     return Settings(**table)
 
 
