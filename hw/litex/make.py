@@ -20,6 +20,7 @@ sys.dont_write_bytecode = True
 
 import configure  # noqa: E402
 import machine  # noqa: E402
+import pnr  # noqa: E402, F401  for bitstream.py
 from machine import Failure  # noqa: E402
 
 # As in soc.py, which only LiteX's environment can read.

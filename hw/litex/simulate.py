@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import make
-from machine import Failure, main, sources
+from make import Failure, machine
 
 SYSTEMS = make.ROOT / "build" / "litex_systems"
 # Those of device rtl (sim/verilator/making.cc).
@@ -61,7 +61,7 @@ def build(board, config, clock_hz, processor):
     tools = verilator()
     values = make.check(board, config)
     found = make.identity(board, values, f"{make.versions()}, {tools}", (True, clock_hz, processor)).hex()
-    folder = SYSTEMS / f"{board}_{make.machine.file_name(config)}_{found[:16]}"
+    folder = SYSTEMS / f"{board}_{machine.file_name(config)}_{found[:16]}"
     program = folder / "system"
     if program.exists():
         return program
@@ -75,7 +75,7 @@ def build(board, config, clock_hz, processor):
             board, config, folder, tools, simulated=True, clock_hz=clock_hz, firmware=[0] if processor else None
         )
         own = (folder / "tsr_kernel.v", folder / "tessera.v")
-        files = [str(path) for path in (*sources(), *own, *description["sources"])]
+        files = [str(path) for path in (*machine.sources(), *own, *description["sources"])]
         log = folder / "log"
         flags = FLAGS + (["-CFLAGS", "-DTESSERA_DATAGRAMS"] if description["bridge"] == "etherbone" else [])
         flags += ["-CFLAGS", "-DTESSERA_CONSOLE"] if processor else []
@@ -180,4 +180,4 @@ def serve(program, options, folder):
 
 
 if __name__ == "__main__":
-    main(body)
+    machine.main(body)

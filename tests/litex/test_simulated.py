@@ -138,6 +138,32 @@ def test_etherbone_and_ddr3():
         expect_digits(system.device, "npu64")
 
 
+# rv32im: the machine's magic number, read from 0x9000_0100, goes byte by byte to LiteX's UART at 0xF000_2000.
+FIRMWARE = [
+    0x900002B7,
+    0x10028293,
+    0x0002A303,
+    0xF00023B7,
+    0x00400E13,
+    0x0FF37E93,
+    0x0043AF03,
+    0xFE0F1EE3,
+    0x01D3A023,
+    0x00835313,
+    0xFFFE0E13,
+    0xFE0E14E3,
+    0x0000006F,
+]
+
+
+@pytest.mark.skipif(not LONG, reason="verilates a system with a processor (TESSERA_LONG)")
+def test_firmware_reads_the_machine_and_answers(tmp_path):
+    path = tmp_path / "firmware.bin"
+    path.write_bytes(b"".join(word.to_bytes(4, "little") for word in FIRMWARE))
+    done = litex("--simulate", "--config", SMALL, "--firmware", path, "--", "sleep", "3")
+    assert done.returncode == 0 and "TSR1" in done.stderr, done.stderr
+
+
 @pytest.mark.skipif(not LONG, reason="verilates a third system, and runs networks (TESSERA_LONG)")
 def test_networks_equal_the_oracle():
     command = [shutil.which("python3"), ROOT / "bench" / "run.py", "litex", "--json", "--build", BUILD]
