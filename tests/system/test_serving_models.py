@@ -193,18 +193,15 @@ def test_only_shapes_that_were_warmed(tmp_path):
         store.submit("adds", "", lambda there: {"x": np.zeros(2, np.int64)}, None)
 
 
-def test_shapes_that_will_come_are_compiled_while_requests_are_served(tmp_path):
-    given = {"compile": {"cache": str(tmp_path / "cache")}, "warm_up": False}
+def test_shapes_that_will_come_are_prepared_behind_the_requests(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(tessera.Session, "prepare", lambda session, shapes: asked.extend(shapes))
     serving.put(tmp_path, "adds", adds(1))
     path = tmp_path / "adds" / "1" / "model.onnx"
-    made = served.Served("adds", path, settings.Settings(prepare=("ad*:x=2-6/2", "other:x=9", "x=1,1"), **given))
-    end = time.monotonic() + 30
-    while len(list((tmp_path / "cache").glob("*.program"))) < 3 and time.monotonic() < end:
-        time.sleep(0.02)
-    made.retire()
-    assert len(list((tmp_path / "cache").glob("*.program"))) == 3
+    served.Served("adds", path, settings.Settings(prepare=("ad*:x=2-6/2", "other:x=9", "x=1,1"))).retire()
+    assert asked == [{"x": [2]}, {"x": [4]}, {"x": [6]}]
+    own = settings.parse("tessera.toml", "prepare = ['x=2,3']", {"prepare": ["x=7"]})
     with pytest.raises(tessera.Error, match="input 'x' of 'adds' is [?]"):
-        own = settings.parse("tessera.toml", "prepare = ['x=2,3']", {"prepare": ["x=7"]})
         served.Served("adds", path, own)
     with pytest.raises(tessera.Error, match="list of texts"):
         settings.parse("tessera.toml", "prepare = 'x=1'", {})
