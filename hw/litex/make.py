@@ -59,26 +59,12 @@ def check(board, config):
     return machine.parameters(config)
 
 
-def marks_of(simulated, clock_hz, alone):
-    """What else a system's identity depends on."""
-    return (simulated, clock_hz, "alone") if alone else (simulated, clock_hz)
-
-
-def boot_memory(folder, mark):
-    """The name of the file with the contents of the memory that holds `mark` alone."""
-    found = [path.name for path in folder.glob("*.init") if path.read_text().split() == [f"{mark:08x}"]]
-    if len(found) != 1:
-        raise Failure(f"{folder}: the boot memory is not among the memories' contents")
-    return found[0]
-
-
-def write(board, config, folder, tools, simulated=False, clock_hz=None, alone=False):
-    """Writes the folder; returns the description as a dictionary. `alone`: with a processor (processor.v), whose boot
-    memory is the file that the description names. Errors: Failure."""
+def write(board, config, folder, tools, simulated=False, clock_hz=None):
+    """Writes the folder; returns the description as a dictionary. Errors: Failure."""
     values = check(board, config)
     tools = f"{versions()}, {tools}"
     name = machine.file_name(config)
-    marks = marks_of(simulated, clock_hz, alone)
+    marks = (simulated, clock_hz)
     folder = pathlib.Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     logging.disable(logging.INFO)  # LiteX tells each step
@@ -86,7 +72,7 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None, alone=Fa
     from litex.soc.integration.builder import Builder
 
     found = identity(board, values, tools, marks)
-    made = soc.TesseraSoc(soc.board(board), name, values, found, tools, simulated, clock_hz, alone)
+    made = soc.TesseraSoc(soc.board(board), name, values, found, tools, simulated, clock_hz)
     builder = Builder(made, output_dir=str(folder), compile_software=False, csr_json=str(folder / "csr.json"))
     if simulated:
         made.finalize()
@@ -107,7 +93,7 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None, alone=Fa
         "board": board,
         "title": made.target.TITLE,
         "config": name,
-        "bridge": "uart" if alone else made.target.BRIDGE,
+        "bridge": made.target.BRIDGE,
         "device": made.platform.device,
         "clock_hz": int(made.sys_clk_freq),
         "memory": {"module": made.memory_module.__class__.__name__, "bytes": memory.size, "origin": memory.origin},
@@ -115,9 +101,5 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None, alone=Fa
         "tools": tools,
         "simulated": simulated,
     }
-    if alone:
-        (path,) = [source[0] for source in made.platform.sources if "VexRiscv" in str(source[0])]
-        (folder / "processor.v").write_text(pathlib.Path(path).read_text())
-        description["boot_memory"] = boot_memory(folder, soc.BOOT_MARK)
     (folder / "description.json").write_text(json.dumps(description, indent=2) + "\n")
     return description

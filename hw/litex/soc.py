@@ -2,8 +2,7 @@
 """The system around the machine. Enters: a board (a module of `boards`), a configuration, and whether the board is
 real or simulated. Leaves: a SoC of LiteX: the machine's master at LiteDRAM, its registers on the bus, a bridge for the
 host behind a checked window, and a read-only memory in which the system describes itself. There is no processor unless
-one is asked for: the host starts the DRAM by the description's list of writes. A system that is `alone` has a VexRiscv,
-a boot memory and a UART in the place of the bridge, and its processor does the same (boot.c).
+one is asked for: the host starts the DRAM by the description's list of writes.
 
 The same controller runs in simulation: its PHY's settings are those of the board's PHY, and behind the DFI stands
 LiteDRAM's own model of the memory.
@@ -38,7 +37,7 @@ from litex.gen import (
     ResetSignal,
     Signal,
 )
-from litex.soc.cores.uart import RS232PHY, UART, Stream2Wishbone
+from litex.soc.cores.uart import RS232PHY, Stream2Wishbone
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCCore
 from litex.soc.interconnect import stream, wishbone
@@ -48,7 +47,6 @@ from npu import Npu
 NPU, DESCRIPTION, CSR = 0x9000_0000, 0x9100_0000, 0xF000_0000
 SIMULATED_BYTES = 64 << 20  # of DRAM; a board may have more
 MAC, UDP_PORT = 0x10E2D5000000, 1234
-BOOT_BYTES, BOOT_MARK, UART_LOCATION = 1 << 20, 0x0B007000, 3  # of systems that are alone
 SILENCE = 0.1  # seconds after which UARTBone gives up a frame that has begun
 SIMULATED_SILENCE = 0.002  # the same in simulated time, which passes a hundred times as slowly
 
@@ -164,31 +162,30 @@ class NpuStatus(LiteXModule, AutoCSR):
 class TesseraSoc(SoCCore):
     """`target`: a board's module. `config`: the parameters of tsr_top (hw/synth/machine.py) of the configuration
     `name`. `identity`: 32 bytes, what sources, configuration and tools the system is made of. `tools`: their
-    versions. `alone`: with a processor, whose boot memory holds BOOT_MARK until it is given a firmware."""
+    versions."""
 
     mem_map = {**SoCCore.mem_map, "csr": CSR}
 
-    def __init__(self, target, name, config, identity, tools, simulated=False, clock_hz=None, alone=False):
+    def __init__(self, target, name, config, identity, tools, simulated=False, clock_hz=None):
         self.target, self.config_name, self.identity, self.tools = target, name, identity, tools
-        self.alone = alone
-        processor = {"cpu_type": None, "integrated_sram_size": 0}
-        if alone:
-            processor = {"cpu_type": "vexriscv", "cpu_variant": "standard", "integrated_sram_size": 8 << 10}
-            processor |= {"integrated_rom_size": BOOT_BYTES, "integrated_rom_init": [BOOT_MARK]}
         hz = clock_hz or target.CLOCK_HZ
         board_platform = target.platform()
-        datagrams = target.BRIDGE == "etherbone" and not alone
-        platform = simulated_platform(datagrams) if simulated else board_platform
+        platform = simulated_platform(target.BRIDGE == "etherbone") if simulated else board_platform
         SoCCore.__init__(
-            self, platform, hz, with_uart=False, with_timer=False, ident="", bus_timeout=1 << 16, **processor
+            self,
+            platform,
+            hz,
+            cpu_type=None,
+            with_uart=False,
+            with_timer=False,
+            integrated_sram_size=0,
+            ident="",
+            bus_timeout=1 << 16,
         )
         self.crg = SimulatedClock(platform) if simulated else target.Clocks(platform, hz)
         self.add_memory(board_platform, simulated, hz)
         self.add_npu(config, simulated)
-        if alone:
-            self.add_console(simulated, hz)
-        else:
-            self.add_bridge(simulated, hz)
+        self.add_bridge(simulated, hz)
         self.rom = Memory(32, describe.WORDS, init=[0] * describe.WORDS)
         rom = wishbone.SRAM(self.rom, read_only=True, bus=wishbone.Interface(data_width=32, address_width=32))
         self.description = rom
@@ -216,18 +213,7 @@ class TesseraSoc(SoCCore):
         if simulated:
             memory = self.npu.memory
             channels = (memory.ar, memory.r, memory.aw, memory.w, memory.b)
-            busy = 1 if self.alone else reduce(or_, [channel.valid for channel in channels])
-            self.comb += self.platform.request("busy").eq(busy)
-
-    def add_console(self, simulated, hz):
-        """The processor's serial line."""
-        if simulated:
-            self.link = SimulatedLink(self.platform.request("link"), False)
-        else:
-            self.link = RS232PHY(self.platform.request("serial"), hz, 115200)
-        self.uart = UART(self.link)
-        self.csr.add("uart", n=UART_LOCATION)
-        self.irq.add("uart", use_loc_if_exists=True)
+            self.comb += self.platform.request("busy").eq(reduce(or_, [channel.valid for channel in channels]))
 
     def add_bridge(self, simulated, hz):
         self.window = CheckedWindow()
