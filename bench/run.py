@@ -184,7 +184,10 @@ def known_names(benchmark):
         import transformers
 
         return [*(networks.NETWORKS if benchmark == "tune" else ()), *transformers.TRANSFORMERS]
-    return [*networks.NETWORKS, *{"systemc": ["digits"], "report": ["large graph"]}.get(benchmark, ())]
+    return [
+        *networks.NETWORKS,
+        *{"systemc": ["digits"], "litex": ["digits"], "report": ["large graph"]}.get(benchmark, ()),
+    ]
 
 
 def check_words(options):

@@ -69,6 +69,14 @@ Description read_description(Window& window, const std::string& name) {
   for (uint32_t& word : found.identity) word = words.word();
   found.initialisation.resize(words.word() % kWords);
   for (InitialWrite& write : found.initialisation) write = {words.word(), words.word(), words.word()};
+  if (words.word() != 0) {
+    Leveling& leveling = found.leveling.emplace();
+    for (uint32_t* word : {&leveling.lanes, &leveling.bitslips, &leveling.delays, &leveling.select,
+                           &leveling.delay_reset, &leveling.delay_step, &leveling.bitslip_reset, &leveling.bitslip_step,
+                           &leveling.burst_clear, &leveling.burst_seen}) {
+      *word = words.word();
+    }
+  }
   for (std::string* text : {&found.board, &found.config, &found.memory_name, &found.tools}) *text = words.text();
   return found;
 }

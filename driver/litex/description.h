@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,13 @@ struct InitialWrite {
   uint32_t address = 0, value = 0, wait_cycles = 0;
 };
 
+/// The read leveling of a DDR3 PHY (LiteDRAM's ECP5DDRPHY): lanes of eight bits, values to try, registers.
+struct Leveling {
+  uint32_t lanes = 0, bitslips = 0, delays = 0;
+  uint32_t select = 0, delay_reset = 0, delay_step = 0, bitslip_reset = 0, bitslip_step = 0;
+  uint32_t burst_clear = 0, burst_seen = 0;  // whether a lane's strobes came in the window that is open for them
+};
+
 struct Description {
   uint32_t clock_hz = 0;
   uint32_t memory = 0, memory_bytes = 0;  // DRAM: first byte, bytes
@@ -22,6 +30,7 @@ struct Description {
   uint32_t reset = 0;                     // register that resets the system when 1 is written; 0: none
   std::array<uint32_t, 8> identity{};     // SHA-256 of sources, configuration and tools
   std::vector<InitialWrite> initialisation;
+  std::optional<Leveling> leveling;
   std::string board, config, memory_name, tools;
 
   /// The identity as 64 hexadecimal digits.

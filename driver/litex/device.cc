@@ -4,7 +4,7 @@
 // (seconds without a new instruction after which a program is ended; 0: none), memory_test (0: none).
 //
 // A device opens with a reset, so that nothing is left of another program. Then the host starts the DRAM by the list of
-// writes that the system's description has, and tests it.
+// writes that the system's description has, finds its delays if it is DDR3, and tests it.
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -20,6 +20,7 @@
 #include "driver/capabilities.h"
 #include "driver/heap.h"
 #include "driver/litex/description.h"
+#include "driver/litex/leveling.h"
 #include "driver/litex/window.h"
 #include "driver/profile.h"
 #include "isa/generated/registers.h"
@@ -94,6 +95,7 @@ class LitexDevice final : public Device {
                   read_capabilities("device litex: the machine on " + system_.board, read_register(), remedy()),
                   remedy());
     start_memory();
+    level_reads(*window_, system_, name);
     if (settings_.memory_test) test_memory();
     heap_.emplace(system_.memory, system_.memory_bytes);
   }

@@ -180,6 +180,14 @@ TEST(Litex, MemoryThatFailsItsTestIsNamed) {
   EXPECT_NE(later.find("does not keep"), std::string::npos) << later;
 }
 
+TEST(Litex, ReadDelaysAreFound) {
+  const StandIn system({.config = machine(), .levels = true});
+  expect_right(*open(system), 1);
+  const StandIn broken({.config = machine(), .levels = true, .worst_delay = 6});
+  const std::string error = error_of(ErrorCode::kIo, [&] { open(broken); });
+  EXPECT_NE(error.find("reads at no delay in byte 0"), std::string::npos) << error;
+}
+
 TEST(Litex, AMachineThatHangsIsEnded) {
   const StandIn system({.config = machine(), .hangs = true});
   const auto device = open(system, {{"timeout", "0.2"}});

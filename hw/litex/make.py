@@ -20,8 +20,10 @@ sys.dont_write_bytecode = True
 
 import configure  # noqa: E402
 import machine  # noqa: E402
+import pnr  # noqa: E402, F401  for bitstream.py
 from machine import Failure  # noqa: E402
 
+FIRMWARE_BYTES = 128 << 10  # as in soc.py, which only LiteX's environment can read
 PACKAGES = ("litex", "litedram", "liteeth", "litex-boards", "migen")
 
 
@@ -59,20 +61,34 @@ def check(board, config):
     return machine.parameters(config)
 
 
-def write(board, config, folder, tools, simulated=False, clock_hz=None):
-    """Writes the folder; returns the description as a dictionary. Errors: Failure."""
+def words_of(firmware):
+    """A file's bytes as words, in little-endian order. Errors: Failure when it cannot be read or there is no room."""
+    try:
+        data = pathlib.Path(firmware).read_bytes()
+    except OSError as error:
+        raise Failure(f"the firmware '{firmware}' cannot be read: {error.strerror}") from None
+    if len(data) > FIRMWARE_BYTES:
+        raise Failure(f"the firmware '{firmware}' has {len(data)} bytes; there is room for {FIRMWARE_BYTES}")
+    data += bytes(-len(data) % 4)
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+
+
+def write(board, config, folder, tools, simulated=False, clock_hz=None, firmware=None):
+    """Writes the folder; returns the description as a dictionary. `firmware`: words for a processor. Errors:
+    Failure."""
     values = check(board, config)
     tools = f"{versions()}, {tools}"
     name = machine.file_name(config)
-    marks = (simulated, clock_hz)
+    marks = (simulated, clock_hz, firmware)
     folder = pathlib.Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     logging.disable(logging.INFO)  # LiteX tells each step
     import soc
+    from litex.soc.integration import export
     from litex.soc.integration.builder import Builder
 
     found = identity(board, values, tools, marks)
-    made = soc.TesseraSoc(soc.board(board), name, values, found, tools, simulated, clock_hz)
+    made = soc.TesseraSoc(soc.board(board), name, values, found, tools, simulated, clock_hz, firmware)
     builder = Builder(made, output_dir=str(folder), compile_software=False, csr_json=str(folder / "csr.json"))
     if simulated:
         made.finalize()
@@ -81,11 +97,15 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None):
         os.chdir(folder)  # memories' contents are written beside the Verilog, by relative names
         try:
             made.platform.get_verilog(made, name="tessera").write("tessera.v")
+            maps = (made.csr_regions, made.constants)
+            pathlib.Path("csr.json").write_text(export.get_csr_json(*maps, made.mem_regions))
+            pathlib.Path("csr.h").write_text(export.get_csr_header(*maps, with_access_functions=False))
         finally:
             os.chdir(before)
     else:
         builder.gateware_dir = str(folder)
         builder.build(run=False, build_name="tessera")
+    sources = [str(path) for path, *_ in made.platform.sources if str(path).endswith(".v")]
     wrapper = configure.configured((HERE.parent / "fpga" / "tsr_kernel.v").read_text(), values)
     (folder / "tsr_kernel.v").write_text(wrapper)
     memory = made.bus.regions["main_ram"]
@@ -100,6 +120,7 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None):
         "identity": found.hex(),
         "tools": tools,
         "simulated": simulated,
+        "sources": [path for path in sources if pathlib.Path(path).name != "tessera.v"],
     }
     (folder / "description.json").write_text(json.dumps(description, indent=2) + "\n")
     return description

@@ -9,13 +9,15 @@ A system is verilated when it is first asked for, in one to three minutes, and k
 import argparse
 import fcntl
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 import make
-from machine import Failure, main, sources
+from make import Failure, machine
 
 SYSTEMS = make.ROOT / "build" / "litex_systems"
 # Those of device rtl (sim/verilator/making.cc).
@@ -51,12 +53,13 @@ def run(command, log):
         raise Failure(f"{command[0]}: {lines[0] if lines else f'exit status {done.returncode}'}; log: {log}")
 
 
-def build(board, config, clock_hz):
-    """The system's program, made when there is none. Errors: Failure."""
+def build(board, config, clock_hz, processor):
+    """The system's program, made when there is none. `processor`: with a VexRiscv, whose firmware is read at the
+    system's start. Errors: Failure."""
     tools = verilator()
     values = make.check(board, config)
-    found = make.identity(board, values, f"{make.versions()}, {tools}", (True, clock_hz)).hex()
-    folder = SYSTEMS / f"{board}_{make.machine.file_name(config)}_{found[:16]}"
+    found = make.identity(board, values, f"{make.versions()}, {tools}", (True, clock_hz, processor)).hex()
+    folder = SYSTEMS / f"{board}_{machine.file_name(config)}_{found[:16]}"
     program = folder / "system"
     if program.exists():
         return program
@@ -66,10 +69,14 @@ def build(board, config, clock_hz):
         if program.exists():
             return program
         print(f"making the simulated {board} with {config}; this takes some minutes", file=sys.stderr, flush=True)
-        description = make.write(board, config, folder, tools, simulated=True, clock_hz=clock_hz)
-        files = [str(path) for path in (*sources(), folder / "tsr_kernel.v", folder / "tessera.v")]
+        description = make.write(
+            board, config, folder, tools, simulated=True, clock_hz=clock_hz, firmware=[0] if processor else None
+        )
+        own = (folder / "tsr_kernel.v", folder / "tessera.v")
+        files = [str(path) for path in (*machine.sources(), *own, *description["sources"])]
         log = folder / "log"
         flags = FLAGS + (["-CFLAGS", "-DTESSERA_DATAGRAMS"] if description["bridge"] == "etherbone" else [])
+        flags += ["-CFLAGS", "-DTESSERA_CONSOLE"] if processor else []
         run(["verilator", *flags, "--Mdir", "verilated", *files, str(make.HERE / "simulated.cc")], log)
         compiler = shutil.which("clang++-19") or shutil.which("clang++") or "g++"
         jobs = f"-j{os.environ.get('TESSERA_JOBS', os.cpu_count() or 1)}"
@@ -80,10 +87,18 @@ def build(board, config, clock_hz):
     return program
 
 
-def start(program, options):
-    """Starts the system; returns the process and the link it names."""
+def place_firmware(program, firmware, folder):
+    """A folder for the system to start in: the contents of its memories, with the firmware."""
+    for path in program.parent.glob("*.init"):
+        shutil.copy(path, folder)
+    words = make.words_of(firmware)
+    (folder / "tessera_rom.init").write_text("".join(f"{word:08x}\n" for word in words))
+
+
+def start(program, options, folder):
+    """Starts the system in a folder; returns the process and the link it names."""
     command = [str(program), "--port", str(options.port), "--break", str(options.breaks), "--seed", str(options.seed)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
     link = process.stdout.readline().strip()
     if not link:
         raise Failure(f"the simulated system did not start on port {options.port}; is the port in use?")
@@ -99,21 +114,37 @@ def body():
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0: any that is free")
     parser.add_argument("--break", dest="breaks", type=int, default=0, metavar="N", help="break one byte of N")
     parser.add_argument("--seed", type=int, default=1, help="of the broken bytes")
+    parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it gets a UART")
     parser.add_argument("--build-only", action="store_true", help="make the system and end")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run it with device litex")
     options = parser.parse_args()
-    program = build(options.board, options.config, int(options.clock * 1e6) if options.clock else None)
+    clock_hz = int(options.clock * 1e6) if options.clock else None
+    if options.firmware:
+        make.words_of(options.firmware)
+    program = build(options.board, options.config, clock_hz, options.firmware is not None)
     if options.build_only:
         print(program)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what is started here ends too
-    process, link = start(program, options)
+    with tempfile.TemporaryDirectory(prefix="tessera-litex-") as folder:
+        if options.firmware:
+            place_firmware(program, options.firmware, pathlib.Path(folder))
+        return serve(program, options, folder if options.firmware else program.parent)
+
+
+def serve(program, options, folder):
+    """Runs the system until it or the command ends; returns the exit status."""
+    process, link = start(program, options, folder)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     try:
+        console = process.stdout.readline().strip() if options.firmware else ""
         if command:
-            done = subprocess.run(command, env={**os.environ, "TESSERA_LITEX": link})
+            environment = {**os.environ, "TESSERA_LITEX": link, "TESSERA_LITEX_CONSOLE": console}
+            done = subprocess.run(command, env=environment)
             return done.returncode if done.returncode >= 0 else 1
         print(f"--device litex:{link}   # until Ctrl-C", flush=True)
+        if console:
+            print(f"{console}   # the firmware's UART, over TCP", flush=True)
         return process.wait()
     except FileNotFoundError:
         raise Failure(f"cannot run '{command[0]}'; is it on the path?") from None
@@ -125,4 +156,4 @@ def body():
 
 
 if __name__ == "__main__":
-    main(body)
+    machine.main(body)

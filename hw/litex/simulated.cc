@@ -35,7 +35,12 @@ namespace {
 
 constexpr int kSlice = 256;                // cycles between two looks at the socket
 constexpr uint64_t kQuietCycles = 200000;  // behind the last byte or burst: longer than the bridge's own patience
-constexpr int kIdleMilliseconds = 5;       // between two slices of an idle system
+#ifdef TESSERA_CONSOLE
+constexpr bool kProcessor = true;  // which is never idle
+#else
+constexpr bool kProcessor = false;
+#endif
+constexpr int kIdleMilliseconds = 5;  // between two slices of an idle system
 
 volatile std::sig_atomic_t stopped = 0;
 
@@ -224,6 +229,65 @@ class Link {
 
 #endif
 
+#ifdef TESSERA_CONSOLE
+
+/// The UART of the system's firmware behind a TCP port of its own; without a client its bytes go to standard error.
+class Console {
+ public:
+  Console() : server_(listening(SOCK_STREAM, 0)) {}
+
+  void exchange() {
+    if (client_ < 0) {
+      client_ = accept4(server_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    } else {
+      std::array<uint8_t, 256> bytes;
+      const ssize_t got = recv(client_, bytes.data(), bytes.size(), 0);
+      if (got > 0) in_.insert(in_.end(), bytes.begin(), bytes.begin() + got);
+      if (got == 0) {
+        close(client_);
+        client_ = -1;
+      }
+    }
+    if (out_.empty()) return;
+    if (client_ < 0) {
+      std::fwrite(out_.data(), 1, out_.size(), stderr);
+    } else {
+      ::send(client_, out_.data(), out_.size(), MSG_NOSIGNAL);
+    }
+    out_.clear();
+  }
+
+  void before(Vtessera& top) const {
+    top.serial_source_ready = 1;
+    top.serial_sink_valid = !in_.empty();
+    if (!in_.empty()) top.serial_sink_data = in_.front();
+  }
+
+  /// Whether a byte moved.
+  bool after(const Vtessera& top) {
+    const bool taken = top.serial_sink_valid && top.serial_sink_ready, given = top.serial_source_valid;
+    if (taken) in_.pop_front();
+    if (given) out_.push_back(static_cast<char>(top.serial_source_data));
+    return taken || given;
+  }
+
+ private:
+  int server_, client_ = -1;
+  std::deque<uint8_t> in_;
+  std::string out_;
+};
+
+#else
+
+class Console {
+ public:
+  void exchange() {}
+  void before(Vtessera& /*top*/) const {}
+  bool after(const Vtessera& /*top*/) { return false; }
+};
+
+#endif
+
 class System {
  public:
   System() : top_(std::make_unique<Vtessera>()) {
@@ -233,7 +297,8 @@ class System {
   }
 
   /// One cycle; a beat of the link goes each way when both sides agree. Returns whether anything moved.
-  bool step(Link& link) {
+  bool step(Link& link, Console& console) {
+    console.before(*top_);
     top_->link_in_valid = link.offer(*top_);
     top_->link_out_ready = 1;
     top_->sys_clk = 0;
@@ -241,7 +306,7 @@ class System {
     const bool taken = top_->link_in_valid && top_->link_in_ready, given = top_->link_out_valid;
     if (given) link.given(*top_);
     if (taken) link.taken();
-    const bool busy = top_->busy;
+    const bool busy = console.after(*top_) || top_->busy;
     top_->sys_clk = 1;
     top_->eval();
     ++cycles_;
@@ -274,12 +339,14 @@ int main(int argc, char** argv) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, [](int) { stopped = 1; });
   System system;
   Link link(static_cast<uint16_t>(port), Breaker(one_in, seed));
+  Console console;
   uint64_t moved = 0;
   while (stopped == 0) {
-    const bool idle = !link.pending() && system.cycles() - moved > kQuietCycles;
+    const bool idle = !kProcessor && !link.pending() && system.cycles() - moved > kQuietCycles;
     link.exchange(idle ? kIdleMilliseconds : 0);
+    console.exchange();
     for (int n = 0; n < kSlice; ++n) {
-      if (system.step(link)) moved = system.cycles();
+      if (system.step(link, console)) moved = system.cycles();
     }
   }
   std::fprintf(stderr, "%llu cycles, %llu bytes of the link broken\n", static_cast<unsigned long long>(system.cycles()),

@@ -46,6 +46,7 @@ from npu import Npu
 
 NPU, DESCRIPTION, CSR = 0x9000_0000, 0x9100_0000, 0xF000_0000
 SIMULATED_BYTES = 64 << 20  # of DRAM; a board may have more
+FIRMWARE_BYTES, FIRMWARE_RAM = 128 << 10, 32 << 10  # block RAM of the FPGA, where there is a processor
 MAC, UDP_PORT = 0x10E2D5000000, 1234
 SILENCE = 0.1  # seconds after which UARTBone gives up a frame that has begun
 SIMULATED_SILENCE = 0.002  # the same in simulated time, which passes a hundred times as slowly
@@ -61,6 +62,22 @@ def board(name):
     if name not in known():
         raise KeyError(name)
     return importlib.import_module(f"boards.{name}")
+
+
+NO_PROCESSOR = {"cpu_type": None, "with_uart": False, "with_timer": False, "integrated_sram_size": 0}
+
+
+def processor(firmware, simulated):
+    """LiteX's options for a processor with memories of the FPGA: firmware at 0, FIRMWARE_RAM bytes behind it."""
+    return {
+        "cpu_type": "vexriscv",
+        "cpu_variant": "standard",
+        "integrated_rom_size": FIRMWARE_BYTES,
+        "integrated_rom_init": list(firmware),
+        "integrated_sram_size": FIRMWARE_RAM,
+        "uart_name": "sim" if simulated else "serial",
+        "uart_baudrate": 115200,
+    }
 
 
 class SimulatedClock(LiteXModule):
@@ -147,7 +164,9 @@ def simulated_platform(datagrams):
     if datagrams:
         signals |= {"in_last": 1, "in_length": 16, "out_last": 1}
     link = [Subsignal(name, Pins(bits)) for name, bits in signals.items()]
+    line = {"source_valid": 1, "source_ready": 1, "source_data": 8, "sink_valid": 1, "sink_ready": 1, "sink_data": 8}
     pins = [("sys_clk", 0, Pins(1)), ("sys_rst", 0, Pins(1)), ("busy", 0, Pins(1)), ("link", 0, *link)]
+    pins.append(("serial", 0, *(Subsignal(name, Pins(bits)) for name, bits in line.items())))  # the firmware's UART
     return SimPlatform("SIM", pins)
 
 
@@ -162,11 +181,12 @@ class NpuStatus(LiteXModule, AutoCSR):
 class TesseraSoc(SoCCore):
     """`target`: a board's module. `config`: the parameters of tsr_top (hw/synth/machine.py) of the configuration
     `name`. `identity`: 32 bytes, what sources, configuration and tools the system is made of. `tools`: their
-    versions."""
+    versions. `firmware`: with one, words of 32 bits, there is a VexRiscv that begins with it at address 0, a UART and a
+    timer of LiteX; a real board with a serial line then has no bridge, since the line is the firmware's."""
 
     mem_map = {**SoCCore.mem_map, "csr": CSR}
 
-    def __init__(self, target, name, config, identity, tools, simulated=False, clock_hz=None):
+    def __init__(self, target, name, config, identity, tools, simulated=False, clock_hz=None, firmware=None):
         self.target, self.config_name, self.identity, self.tools = target, name, identity, tools
         hz = clock_hz or target.CLOCK_HZ
         board_platform = target.platform()
@@ -175,19 +195,17 @@ class TesseraSoc(SoCCore):
             self,
             platform,
             hz,
-            cpu_type=None,
-            with_uart=False,
-            with_timer=False,
-            integrated_sram_size=0,
             ident="",
+            **(processor(firmware, simulated) if firmware is not None else NO_PROCESSOR),
             bus_timeout=1 << 16,
         )
         self.crg = SimulatedClock(platform) if simulated else target.Clocks(platform, hz)
         self.add_memory(board_platform, simulated, hz)
         self.add_npu(config, simulated)
-        self.add_bridge(simulated, hz)
-        self.rom = Memory(32, describe.WORDS, init=[0] * describe.WORDS)
-        rom = wishbone.SRAM(self.rom, read_only=True, bus=wishbone.Interface(data_width=32, address_width=32))
+        if simulated or firmware is None or target.BRIDGE != "uart":
+            self.add_bridge(simulated, hz)
+        self.words = Memory(32, describe.WORDS, init=[0] * describe.WORDS)
+        rom = wishbone.SRAM(self.words, read_only=True, bus=wishbone.Interface(data_width=32, address_width=32))
         self.description = rom
         self.bus.add_slave("description", rom.bus, SoCRegion(DESCRIPTION, 4 * describe.WORDS, cached=False, mode="r"))
 
@@ -252,4 +270,4 @@ class TesseraSoc(SoCCore):
 
     def do_finalize(self):
         SoCCore.do_finalize(self)
-        self.rom.init = describe.words(self)
+        self.words.init = describe.words(self)

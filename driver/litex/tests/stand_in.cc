@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include "driver/litex/bridge.h"
@@ -21,7 +22,8 @@
 namespace tessera::driver::test {
 namespace {
 
-constexpr uint32_t kMachine = 0x90000000, kDescription = 0x91000000, kReset = 0xF0000000, kControl = 0xF0001000;
+constexpr uint32_t kMachine = 0x90000000, kDescription = 0x91000000, kReset = 0xF0000000, kControl = 0xF0001000,
+                   kPhy = 0xF0002000;
 constexpr uint32_t kDone = 0x80000001, kBusError = 0x80000002;
 
 uint32_t big(const uint8_t* at) { return uint32_t{at[0]} << 24 | uint32_t{at[1]} << 16 | uint32_t{at[2]} << 8 | at[3]; }
@@ -38,8 +40,10 @@ StandIn::StandIn(StandInOptions options)
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  bind(server_, reinterpret_cast<sockaddr*>(&address), size);
-  if (!options_.etherbone) listen(server_, 1);
+  if (bind(server_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      (!options_.etherbone && listen(server_, 1) != 0)) {
+    throw std::runtime_error("no port");
+  }
   getsockname(server_, reinterpret_cast<sockaddr*>(&address), &size);
   port_ = ntohs(address.sin_port);
   thread_ = std::thread([this] { serve(); });
@@ -69,6 +73,9 @@ std::vector<uint32_t> StandIn::description() const {
   std::vector<uint32_t> body = {50000000, kMemory, kMemoryBytes, kMachine, kReset};
   for (uint32_t n = 0; n < 8; ++n) body.push_back(0x03020100 + 0x04040404 * n);
   body.insert(body.end(), {2, kControl, 14, 100, kControl, 1, 0});
+  body.push_back(options_.levels ? 10 : 0);
+  if (options_.levels) body.insert(body.end(), {2, 4, 8});
+  for (uint32_t n = 0; n < 7 && options_.levels; ++n) body.push_back(kPhy + 4 * n);
   for (const std::string& text :
        {std::string("stand-in"), options_.config.name, std::string("SDR"), std::string("-")}) {
     body.push_back(static_cast<uint32_t>(text.size()));
@@ -222,8 +229,9 @@ uint32_t StandIn::bus_read(uint32_t address) {
   if (address - kMemory < kMemoryBytes) {
     const uint32_t word = memory_.at((address - kMemory) / 4);
     if (!memory_started_) return ~word;
-    return address == options_.stuck_address && address != 0 ? word | 0x100 : word;
+    return leveled(address == options_.stuck_address && address != 0 ? word | 0x100 : word);
   }
+  if (address == kPhy + 24) return 3;
   if (address - kDescription < 2048) {
     const uint32_t at = (address - kDescription) / 4;
     return at < description_.size() ? description_[at] : 0;
@@ -245,9 +253,32 @@ void StandIn::bus_write(uint32_t address, uint32_t word) {
   if (address - kMemory < kMemoryBytes) memory_.at((address - kMemory) / 4) = word;
   if (address == kControl) memory_started_ = word == 1;
   if (address == kReset && word == 1) clear();
+  if (address - kPhy < 32) level(address - kPhy, word);
   if (address - kMachine >= 0x1000) return;
   registers_[address - kMachine] = word;
   if (address == kMachine + isa::reg::kApCtrl && (word & 1) != 0) start();
+}
+
+/// Lane n reads right at slip n + 1.
+uint32_t StandIn::leveled(uint32_t word) const {
+  for (uint32_t lane = 0; lane < 2 && options_.levels; ++lane) {
+    const Lane& at = lanes_.at(lane);
+    if (at.bitslip == lane + 1 && at.delay >= options_.worst_delay && at.delay < 6) continue;
+    word ^= 0x00010001U << (8 * lane);
+  }
+  return word;
+}
+
+void StandIn::level(uint32_t offset, uint32_t word) {
+  if (offset == 0) selected_ = word;
+  for (uint32_t lane = 0; lane < 2; ++lane) {
+    if ((selected_ >> lane & 1) == 0) continue;
+    Lane& at = lanes_.at(lane);
+    if (offset == 4) at.delay = 0;
+    if (offset == 8) at.delay = (at.delay + 1) % 8;
+    if (offset == 12) at.bitslip = 0;
+    if (offset == 16) at.bitslip = (at.bitslip + 1) % 4;
+  }
 }
 
 void StandIn::start() {

@@ -26,6 +26,8 @@ struct StandInOptions {
   uint32_t stuck_address = 0;  // word of DRAM with a bit that does not change; 0: none
   bool hangs = false;          // the machine never ends
   uint32_t isa_version = 0;    // 0: the right one
+  bool levels = false;         // a DDR3 that reads right at one slip and some delays of each lane
+  uint32_t worst_delay = 3;    // delays from here to 5 are right; 6: none
   bool describes = true;       // whether there is a description
 };
 
@@ -59,6 +61,8 @@ class StandIn {
   uint32_t bus_read(uint32_t address);
   void bus_write(uint32_t address, uint32_t word);
   void start();
+  uint32_t leveled(uint32_t word) const;
+  void level(uint32_t address, uint32_t word);
   void clear();
   std::vector<uint32_t> description() const;
 
@@ -78,6 +82,11 @@ class StandIn {
   std::map<uint32_t, uint32_t> registers_;
   std::vector<uint32_t> memory_;
   bool memory_started_ = false;
+  struct Lane {
+    uint32_t bitslip = 0, delay = 0;
+  };
+  std::array<Lane, 2> lanes_{};
+  uint32_t selected_ = 0;
   std::thread thread_;
 };
 
