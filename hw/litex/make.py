@@ -23,8 +23,7 @@ import machine  # noqa: E402
 import pnr  # noqa: E402, F401  for bitstream.py
 from machine import Failure  # noqa: E402
 
-# As in soc.py, which only LiteX's environment can read.
-FIRMWARE_BYTES, SIMULATED_FIRMWARE_BYTES = 128 << 10, 1 << 20
+FIRMWARE_BYTES = 128 << 10  # as in soc.py, which only LiteX's environment can read
 PACKAGES = ("litex", "litedram", "liteeth", "litex-boards", "migen")
 
 
@@ -62,14 +61,14 @@ def check(board, config):
     return machine.parameters(config)
 
 
-def words_of(firmware, room=FIRMWARE_BYTES):
+def words_of(firmware):
     """A file's bytes as words, in little-endian order. Errors: Failure when it cannot be read or there is no room."""
     try:
         data = pathlib.Path(firmware).read_bytes()
     except OSError as error:
         raise Failure(f"the firmware '{firmware}' cannot be read: {error.strerror}") from None
-    if len(data) > room:
-        raise Failure(f"the firmware '{firmware}' has {len(data)} bytes; there is room for {room}")
+    if len(data) > FIRMWARE_BYTES:
+        raise Failure(f"the firmware '{firmware}' has {len(data)} bytes; there is room for {FIRMWARE_BYTES}")
     data += bytes(-len(data) % 4)
     return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
 

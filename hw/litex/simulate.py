@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tessera litex --simulate`: the whole system in Verilator, behind a port. Enters: a board, a configuration. Leaves: a
 process that answers there as the board would at its link; with a command behind `--`, that command's exit status, the
-system's link in TESSERA_LITEX. With `--firmware` the system has a processor too, which runs a file, or what `tessera
-export --target litex-vexriscv` made in a folder; its serial line is a port for `tessera console`, which a command finds
-in TESSERA_CONSOLE.
+system's link in TESSERA_LITEX.
 
 A system is verilated when it is first asked for, in one to three minutes, and kept in build/litex_systems."""
 
@@ -89,32 +87,11 @@ def build(board, config, clock_hz, processor):
     return program
 
 
-def boot_image(export, scratch):
-    """The file that starts an export's firmware: boot.c, and behind it what it copies into the DRAM. Errors:
-    Failure."""
-    firmware, compiler = export / "firmware.bin", shutil.which("riscv64-unknown-elf-gcc")
-    if not firmware.exists():
-        raise Failure(f"there is no {firmware}; `make -C {export}` makes it of an export for litex-vexriscv")
-    if compiler is None:
-        raise Failure("riscv64-unknown-elf-gcc is not installed; ./dev setup --extras bare-metal does it")
-    shutil.copy(firmware, scratch / "firmware.bin")
-    flags = ["-march=rv32im", "-mabi=ilp32", "-Os", "-ffreestanding", "-nostdlib", "-fno-tree-loop-distribute-patterns"]
-    files = [str(make.HERE / name) for name in ("boot.S", "boot.c")]
-    run([compiler, *flags, f"-Wl,-T,{make.HERE / 'boot.ld'}", "-o", "boot.elf", *files], scratch / "log")
-    run(["riscv64-unknown-elf-objcopy", "-O", "binary", "boot.elf", "boot.bin"], scratch / "log")
-    return scratch / "boot.bin"
-
-
-def firmware_words(firmware, scratch):
-    """The words of a file, or of the image that starts an export. Errors: Failure."""
-    path = pathlib.Path(firmware)
-    return make.words_of(boot_image(path, scratch) if path.is_dir() else path, make.SIMULATED_FIRMWARE_BYTES)
-
-
-def place_firmware(program, words, folder):
+def place_firmware(program, firmware, folder):
     """A folder for the system to start in: the contents of its memories, with the firmware."""
     for path in program.parent.glob("*.init"):
         shutil.copy(path, folder)
+    words = make.words_of(firmware)
     (folder / "tessera_rom.init").write_text("".join(f"{word:08x}\n" for word in words))
 
 
@@ -137,13 +114,13 @@ def body():
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0: any that is free")
     parser.add_argument("--break", dest="breaks", type=int, default=0, metavar="N", help="break one byte of N")
     parser.add_argument("--seed", type=int, default=1, help="of the broken bytes")
-    parser.add_argument("--firmware", metavar="FILE|FOLDER", help="what a VexRiscv runs: bytes, or an export")
+    parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it gets a UART")
     parser.add_argument("--build-only", action="store_true", help="make the system and end")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run it with device litex")
     options = parser.parse_args()
     clock_hz = int(options.clock * 1e6) if options.clock else None
-    with tempfile.TemporaryDirectory(prefix="tessera-boot-") as scratch:
-        words = firmware_words(options.firmware, pathlib.Path(scratch)) if options.firmware else None
+    if options.firmware:
+        make.words_of(options.firmware)
     program = build(options.board, options.config, clock_hz, options.firmware is not None)
     if options.build_only:
         print(program)
@@ -151,7 +128,7 @@ def body():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what is started here ends too
     with tempfile.TemporaryDirectory(prefix="tessera-litex-") as folder:
         if options.firmware:
-            place_firmware(program, words, pathlib.Path(folder))
+            place_firmware(program, options.firmware, pathlib.Path(folder))
         return serve(program, options, folder if options.firmware else program.parent)
 
 
@@ -162,13 +139,12 @@ def serve(program, options, folder):
     try:
         console = process.stdout.readline().strip() if options.firmware else ""
         if command:
-            environment = {**os.environ, "TESSERA_LITEX": link}
-            environment |= {"TESSERA_CONSOLE": f"tcp:{console}"} if console else {}
+            environment = {**os.environ, "TESSERA_LITEX": link, "TESSERA_LITEX_CONSOLE": console}
             done = subprocess.run(command, env=environment)
             return done.returncode if done.returncode >= 0 else 1
-        if console:
-            print(f"tessera console --port tcp:{console}   # the firmware's serial line", flush=True)
         print(f"--device litex:{link}   # until Ctrl-C", flush=True)
+        if console:
+            print(f"{console}   # the firmware's UART, over TCP", flush=True)
         return process.wait()
     except FileNotFoundError:
         raise Failure(f"cannot run '{command[0]}'; is it on the path?") from None

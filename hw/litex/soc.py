@@ -47,8 +47,6 @@ from npu import Npu
 NPU, DESCRIPTION, CSR = 0x9000_0000, 0x9100_0000, 0xF000_0000
 SIMULATED_BYTES = 64 << 20  # of DRAM; a board may have more
 FIRMWARE_BYTES, FIRMWARE_RAM = 128 << 10, 32 << 10  # block RAM of the FPGA, where there is a processor
-SIMULATED_FIRMWARE_BYTES = 1 << 20  # a simulation has room for an export with its weights
-UART = 3  # its place among LiteX's registers, where exported firmware looks for it
 MAC, UDP_PORT = 0x10E2D5000000, 1234
 SILENCE = 0.1  # seconds after which UARTBone gives up a frame that has begun
 SIMULATED_SILENCE = 0.002  # the same in simulated time, which passes a hundred times as slowly
@@ -74,7 +72,7 @@ def processor(firmware, simulated):
     return {
         "cpu_type": "vexriscv",
         "cpu_variant": "standard",
-        "integrated_rom_size": SIMULATED_FIRMWARE_BYTES if simulated else FIRMWARE_BYTES,
+        "integrated_rom_size": FIRMWARE_BYTES,
         "integrated_rom_init": list(firmware),
         "integrated_sram_size": FIRMWARE_RAM,
         "uart_name": "sim" if simulated else "serial",
@@ -187,7 +185,6 @@ class TesseraSoc(SoCCore):
     timer of LiteX; a real board with a serial line then has no bridge, since the line is the firmware's."""
 
     mem_map = {**SoCCore.mem_map, "csr": CSR}
-    csr_map = {**SoCCore.csr_map, "uart": UART}
 
     def __init__(self, target, name, config, identity, tools, simulated=False, clock_hz=None, firmware=None):
         self.target, self.config_name, self.identity, self.tools = target, name, identity, tools

@@ -79,10 +79,12 @@ class Writer {
   }
 
  private:
+  bool is_litex() const { return options_.target.name == "litex-vexriscv"; }
   bool is_firmware() const { return !options_.target.port.empty(); }
   bool has_code() const { return !artifact_.cpu.object.empty(); }
   bool is_wanted(std::string_view name) const {
     if (name.starts_with("port_")) return name == options_.target.port;
+    if (name.starts_with("boot_litex.")) return is_litex();
     return name != "start_riscv.S" || is_firmware();
   }
 
@@ -423,10 +425,10 @@ class Writer {
     text +=
         "CFLAGS := $(PROCESSOR) -std=c11 -Os -ffreestanding -ffp-contract=off -fno-tree-loop-distribute-patterns \\\n"
         "  -ffunction-sections -fdata-sections -Wall -Wextra -Werror -Wvla $(EXTRA)\n";
-    if (options_.target.name == "litex-vexriscv")
+    if (is_litex())
       text +=
           "# Of the system's csr.csv; the NPU's registers and the UART's.\nNPU_BASE ?= 0x90000000\nUART_BASE ?= "
-          "0xf0001800\nCFLAGS += -DTESSERA_NPU_BASE=$(NPU_BASE)u -DTESSERA_UART_BASE=$(UART_BASE)u\n";
+          "0xf0002000\nCFLAGS += -DTESSERA_NPU_BASE=$(NPU_BASE)u -DTESSERA_UART_BASE=$(UART_BASE)u\n";
     if (options_.target.name == "qemu-virt")
       text += "CFLAGS += -DTESSERA_MAILBOX=" + hexadecimal(options_.target.origin + options_.ram - 4096) + "u\n";
     text += "LIBRARY := model.o model_data.o tessera.o tessera_math.o" + std::string(library ? " model_math.o" : "") +
@@ -440,6 +442,12 @@ class Writer {
               "\t$(CC) $(PROCESSOR) -nostdlib -static -Wl,--gc-sections -Wl,--no-warn-rwx-segments -T firmware.ld "
               "-o $@ $(FIRMWARE) $(LIBRARY)" +
               std::string(library ? " -lm" : "") + " -lgcc\n\t$(CROSS)size $@\n\n";
+      if (is_litex())
+        text +=
+            "# Of systems whose processor begins in a memory at 0: starts the DRAM, and copies the firmware there.\n"
+            "boot.bin: boot_litex.S boot_litex.c boot_litex.ld firmware.bin\n"
+            "\t$(CC) $(filter-out -std=%,$(CFLAGS)) -nostdlib -static -T boot_litex.ld -o boot.elf boot_litex.S "
+            "boot_litex.c\n\t$(CROSS)objcopy -O binary boot.elf $@\n\n";
     } else {
       text += "libtessera_model.a: $(LIBRARY)\n\t$(AR) rcs $@ $(LIBRARY)\n\n";
     }
@@ -447,7 +455,7 @@ class Writer {
         "%.o: %.c $(wildcard *.h)\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n"
         "%.o: %.S $(wildcard *.bin)\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n"
         "clean:\n\trm -f $(filter-out model_cpu.o,$(LIBRARY)) $(FIRMWARE) libtessera_model.a firmware.elf "
-        "firmware.bin\n\n"
+        "firmware.bin boot.elf boot.bin\n\n"
         ".PHONY: clean\n";
     return text;
   }

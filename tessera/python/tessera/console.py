@@ -303,9 +303,9 @@ def feeds_of(firmware, paths):
 
 def arguments(words):
     parser = argparse.ArgumentParser(prog="tessera console", description="talk to exported firmware over its line")
-    known = os.environ.get("TESSERA_CONSOLE")
-    where = parser.add_mutually_exclusive_group(required=known is None)
-    where.add_argument("--port", default=known, help="serial port, or tcp:HOST:PORT; else what TESSERA_CONSOLE says")
+    known = os.environ.get("TESSERA_LITEX_CONSOLE")  # of tessera litex --simulate
+    where = parser.add_mutually_exclusive_group(required=not known)
+    where.add_argument("--port", default=f"tcp:{known}" if known else None, help="serial port, or tcp:HOST:PORT")
     where.add_argument("--qemu", metavar="FOLDER", help="run this folder's firmware in QEMU, the NPU simulated")
     parser.add_argument("--baud", type=int, default=115200)
     parser.add_argument("--config", help="of --qemu: an NPU other than the model's machine")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entry at the processor's reset: the stack lies in LiteX's SRAM of 8 KB. */
+/* Entry at the processor's reset, with a stack in LiteX's SRAM of 8 KB or more; behind all of it the firmware. */
   .section .text.start, "ax"
   .global _start
 _start:
