@@ -117,6 +117,15 @@ def test_libraries_for_other_processors_link(processor, compiler, tmp_path):
 
 
 @needs_qemu
+def test_firmware_for_litex_links(tmp_path):
+    """With the first steps in front of it, which stand at address 0 and hold the firmware as a whole."""
+    export(DIGITS / "digits.onnx", tmp_path, "--target", "litex-vexriscv", "--shape", "image=1,1,8,8")
+    subprocess.run(["make", "-s", "-C", str(tmp_path), "boot.bin"], check=True, capture_output=True)
+    firmware, boot = ((tmp_path / name).read_bytes() for name in ("firmware.bin", "boot.bin"))
+    assert 0 < boot.find(firmware) < 1024 and boot.find(firmware) % 4 == 0
+
+
+@needs_qemu
 def test_a_reader_sees_what_the_tutorial_shows(tmp_path):
     text, problems = (ROOT / "docs" / "bare_metal.md").read_text(), []
     now = tutorials.renewed_page(text, tutorials.type_in(text, tmp_path), problems)
