@@ -6,6 +6,15 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
+HELP = """usage: tessera litex --simulate [--board NAME] [--config NAME] [--port N] [--firmware FILE] [-- COMMAND]
+       tessera litex --bitstream [--board NAME] [--config NAME]
+
+The machine in a LiteX system of a board: simulated whole behind a port for device litex:HOST:PORT, or as a bitstream by
+open tools. It needs a checkout of the project and LiteX (./dev setup --extras litex). Each form lists its options with
+--help. Boards: ecpix5, ulx3s, versa.
+
+Example: tessera litex --simulate --board ulx3s --config npu64 -- python hw/fpga/smoke.py --device litex --config npu64
+"""
 SCRIPTS = {"--simulate": "simulate.py", "--bitstream": "bitstream.py"}
 
 
@@ -13,6 +22,9 @@ def main():
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     chosen = [script for flag, script in SCRIPTS.items() if flag in own]
+    if not chosen and {"-h", "--help"} & set(own):
+        print(HELP, end="")
+        return 0
     python, folder = ROOT / "build" / "litex" / "bin" / "python", ROOT / "hw" / "litex"
     if not folder.exists():
         return "tessera: error (unsupported): this installation has no hw/litex; use a checkout of the project"
