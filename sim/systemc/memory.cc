@@ -210,8 +210,8 @@ void Memory::finish_write(Cycle now) {
   respond(2, burst, tlm::BEGIN_RESP, burst.response);
 }
 
-/// Whether the queue of beats has room for all that have come, so that the bus is free though nobody takes them; else it
-/// may be so until `next`.
+/// Whether the queue of beats has room for all that have come: then the bus is free though nobody takes them. `next` is
+/// made the cycle in which more of them come.
 bool Memory::queued_whole(Cycle now, Cycle& next) const {
   Cycle beats = 0;
   for (const Burst* burst : reads_) {
