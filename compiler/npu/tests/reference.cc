@@ -259,11 +259,9 @@ class Interpreter {
     for (const int32_t x : row) sum += exponential(most - x);
     std::vector<int64_t> result;
     for (const int32_t x : row) {
-      const float quotient = exponential(most - x) * steps / sum;
-      if (std::isinf(quotient))
-        result.push_back(op.stage.out_zero < 0 ? 511 : 0);  // INT32_MIN and a zero point, wrapped
-      else
-        result.push_back(static_cast<int64_t>(std::nearbyint(std::min(quotient, 511.0f))));
+      // A power of two keeps the product within fp32 and changes no rounding.
+      const float quotient = exponential(most - x) * 0x1p-24F * steps / (sum * 0x1p-24F);
+      result.push_back(static_cast<int64_t>(std::nearbyint(std::min(quotient, 511.0F))));
     }
     return result;
   }
