@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks on the simulated system of a board (hw/litex) beside the timing model with its ideal memory: `./dev bench
-litex`. Enters: a board, a configuration. Leaves: for each network whether all outputs equal the functional simulator's
-and ONNX Runtime's, cycles on both, milliseconds at the board's clock. Needs build/litex (`./dev setup --extras
-litex`)."""
+"""Networks on the simulated system of a board (hw/litex) beside the timing model, with its ideal memory and with the
+board's: `./dev bench litex`. Enters: a board, a configuration. Leaves: for each network whether all outputs equal the
+functional simulator's and ONNX Runtime's, cycles on all of them, milliseconds at the board's clock. Needs build/litex
+(`./dev setup --extras litex`)."""
 
 import json
 import subprocess
@@ -11,6 +11,7 @@ import sys
 import networks
 import numpy as np
 
+MEMORY = {"ulx3s": "sdr-100x16", "ecpix5": "ddr3-300x16", "versa": "ddr3-300x16"}  # presets of docs/dram.md
 CLOCK_HZ = 50e6  # of the boards of hw/litex
 NAMES = ("digits", "resnet8", "vww", "ds_cnn", "autoencoder", "encoder")
 
@@ -47,8 +48,10 @@ def measure(build, names, config, board="ulx3s"):
             data, feeds = model_of(name)
             expected = list(oracle.run(data, feeds, intermediates=False).outputs.values())
             outputs, cycles = {}, {}
-            for one in ("fsim", "sysc", device):
-                session = tessera.Session(data, one, config, profile=False)
+            runs = {"fsim": {}, "sysc": {}, "dram": {"dram": MEMORY[board]}, device: {}}
+            for one, options in runs.items():
+                where = "sysc" if one == "dram" else one
+                session = tessera.Session(data, where, config, profile=False, device_options=options)
                 outputs[one], cycles[one] = session.run(None, feeds), session.stats().cycles
                 del session  # a board's link has one user
             rows.append(
@@ -59,6 +62,7 @@ def measure(build, names, config, board="ulx3s"):
                     "cycles": cycles[device],
                     "milliseconds": round(cycles[device] / (CLOCK_HZ / 1000), 2),
                     "systemc_cycles": cycles["sysc"],
+                    "systemc_dram_cycles": cycles["dram"],
                     "equal_to_fsim": all(map(np.array_equal, outputs[device], outputs["fsim"])),
                     "equal_to_oracle": all(map(np.array_equal, outputs[device], expected)),
                 }
