@@ -238,7 +238,8 @@ class Bench {
 std::vector<std::string> simulators() {
   std::vector<std::string> names;
   for (const BackendInfo& backend : backends()) {
-    if (backend.name != "xrt" && backend.name != "remote") names.push_back(backend.name);
+    const bool elsewhere = backend.name == "xrt" || backend.name == "remote" || backend.name == "litex";
+    if (!elsewhere) names.push_back(backend.name);
   }
   return names;
 }
