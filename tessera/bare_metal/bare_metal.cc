@@ -453,7 +453,7 @@ class Writer {
     }
     text +=
         "%.o: %.c $(wildcard *.h)\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n"
-        "%.o: %.S $(wildcard *.bin)\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n"
+        "%.o: %.S $(filter-out firmware.bin boot.bin,$(wildcard *.bin))\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n"
         "clean:\n\trm -f $(filter-out model_cpu.o,$(LIBRARY)) $(FIRMWARE) libtessera_model.a firmware.elf "
         "firmware.bin boot.elf boot.bin\n\n"
         ".PHONY: clean\n";
