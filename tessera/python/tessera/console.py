@@ -302,7 +302,11 @@ def feeds_of(firmware, paths):
 
 
 def arguments(words):
-    parser = argparse.ArgumentParser(prog="tessera console", description="talk to exported firmware over its line")
+    parser = argparse.ArgumentParser(
+        prog="tessera console",
+        description="talk to exported firmware over its line",
+        epilog="Example: tessera console --port /dev/ttyUSB0 --input image.npy",
+    )
     known = os.environ.get("TESSERA_LITEX_CONSOLE")  # of tessera litex --simulate
     where = parser.add_mutually_exclusive_group(required=not known)
     where.add_argument("--port", default=f"tcp:{known}" if known else None, help="serial port, or tcp:HOST:PORT")
