@@ -208,10 +208,6 @@ struct Session::State {
     for (const Port& port : inputs)
       if (is_dynamic(port)) given.shapes[port.name] = key_of(port, port.shape);
     prepare(given);
-    const bool settled = overridable.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Port& port) {
-                           return port.kind != program::ValueKind::kTensor || (port.ranked && !is_dynamic(port));
-                         });
-    if (settled) source.reset(), programs.reset();  // there is one program
   }
 
   compiler::CompileOptions compile_options(const Given& given) const {
