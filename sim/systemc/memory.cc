@@ -182,6 +182,14 @@ double Memory::idle_beats(Cycle now) const {
   return slot_ == 1 ? 0 : std::min(static_cast<double>(now - bus_free_), slot_ - 1) / slot_;
 }
 
+/// The owner has the last beat of a read: its place is free, and it hears so.
+void Memory::answer_read(Burst& burst, Cycle at) {
+  read_slots_.push_back(at + isa::timing::bus::kSeen);
+  reads_idle_from_ = at + isa::timing::bus::kSeen;
+  burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
+  respond(burst.unit == isa::Unit::kFetch ? 0 : 1, burst, tlm::BEGIN_RESP, at);
+}
+
 void Memory::finish_read(Cycle now) {
   Burst& burst = *reads_.front();
   reads_.pop_front();
@@ -189,10 +197,7 @@ void Memory::finish_read(Cycle now) {
   read_.free = burst.boundary = now;
   burst.first = std::min(burst.first, now - 1);
   bus_free_ = now;
-  read_slots_.push_back(now + isa::timing::bus::kSeen);
-  reads_idle_from_ = now + isa::timing::bus::kSeen;
-  burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
-  respond(burst.unit == isa::Unit::kFetch ? 0 : 1, burst, tlm::BEGIN_RESP, now);
+  answer_read(burst, now);
 }
 
 void Memory::finish_write(Cycle now) {
@@ -491,10 +496,7 @@ void Memory::beat_taken(Cycle cycle) {
   const Cycle since = std::max(last_read_, burst.granted);
   beat_cycles_ = std::max(1.0, static_cast<double>(cycle - since) / burst.beats);
   last_read_ = cycle;
-  read_slots_.push_back(cycle + isa::timing::bus::kSeen);
-  reads_idle_from_ = cycle + isa::timing::bus::kSeen;
-  burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
-  respond(burst.unit == isa::Unit::kFetch ? 0 : 1, burst, tlm::BEGIN_RESP, cycle);
+  answer_read(burst, cycle);
 }
 
 void Memory::beat_given(Cycle cycle) {

@@ -137,6 +137,7 @@ class Memory : public sc_core::sc_module, public Process {
   bool queued_whole(Cycle now, Cycle& next) const;
   void begin_write(Cycle now, Cycle& next);
   void share_bus(bool held);
+  void answer_read(Burst& burst, Cycle at);
   void finish_read(Cycle now);
   void finish_write(Cycle now);
   // Behind a real DRAM.
