@@ -3,6 +3,7 @@
 the functional simulator behind the registers."""
 
 import ctypes
+import itertools
 import platform
 import shutil
 import subprocess
@@ -92,6 +93,7 @@ class Model(ctypes.Structure):
     ]
 
 
+NUMBERS = itertools.count()
 READ = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32)
 WRITE = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32)
 
@@ -110,7 +112,8 @@ class HostFirmware:
             + ["libtessera_model.a", *objects],
             check=True,
         )
-        library = folder / "library.so"
+        # A name of its own: the loader gives a library that is open under the same name again, with its variables.
+        library = folder / f"library{next(NUMBERS)}.so"
         subprocess.run(
             ["gcc", "-shared", "-o", str(library), "-Wl,--whole-archive", str(folder / "libtessera_model.a")]
             + ["-Wl,--no-whole-archive", *(str(folder / name) for name in objects)],

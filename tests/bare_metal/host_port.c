@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A port for tests on the host: registers are functions that the test gives, the serial line is a pair of pipes. */
+#include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,9 +32,11 @@ void tessera_port_invalidate(const void* address, size_t bytes) {
 
 void tessera_port_wait(uint32_t polls) { (void)polls; }
 
+/* Waits a millisecond, so that a console that nobody speaks to leaves the processor to others. */
 int tessera_port_get(void) {
+  struct pollfd line = {host_line_in, POLLIN, 0};
   uint8_t byte;
-  return read(host_line_in, &byte, 1) == 1 ? byte : -1;
+  return poll(&line, 1, 1) == 1 && read(host_line_in, &byte, 1) == 1 ? byte : -1;
 }
 
 void tessera_port_put(uint8_t byte) {
