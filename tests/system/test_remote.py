@@ -3,9 +3,13 @@
 cycles, profiles, reports, tensors that stay on the device. Clients take turns, and what they have sent is not sent
 again."""
 
+import ctypes
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -304,6 +308,15 @@ def test_deadlines(tmp_path):
         for _ in range(50):
             session.run(None, feeds)
     assert caught.value.code == "io"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names a thread by its number")
+def test_a_signal_that_another_thread_takes():
+    with serving.Server("--device", "fsim") as server:
+        pid = server.process.pid
+        thread = min({int(number) for number in os.listdir(f"/proc/{pid}/task")} - {pid})
+        assert ctypes.CDLL(None).tgkill(pid, thread, signal.SIGTERM) == 0
+        server.process.wait(20)
 
 
 def test_a_line_that_breaks_and_one_that_is_silent(network):

@@ -3,8 +3,8 @@
 
 import argparse
 import signal
+import socket
 import sys
-import threading
 
 import tessera.errors
 
@@ -39,13 +39,22 @@ def arguments(words):
     return given
 
 
+def ending():
+    """A socket to read from when SIGTERM or SIGINT has come. A thread of gRPC may take the signal; a handler in
+    Python would run only when the main thread wakes, so the interpreter itself writes to this socket."""
+    reading, writing = socket.socketpair()
+    writing.setblocking(False)
+    signal.set_wakeup_fd(writing.detach())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    return reading
+
+
 def main(words=None):
     given = arguments(words)
     from .server import Server  # needs gRPC, --help does not
 
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    ended = ending()
     try:
         server = Server(given, [part for part in PARTS if part.wanted(given)])
         server.start()
@@ -55,6 +64,6 @@ def main(words=None):
     if not given.quiet:
         for line in server.lines():
             print(f"tessera: {line}", flush=True)
-    ended.wait()
+    ended.recv(1)
     server.stop(given.drain_seconds)
     return 0
