@@ -143,6 +143,7 @@ class _Served:
         options = dict(context.options)
         if self.threads and self.threads > 0:
             options.setdefault("threads", self.threads)
+        options.setdefault("profile", bool(settings.report))  # figures of single instructions are for the report alone
         self.session = _Session(model, settings.device, settings.config, **options)
         self.compile_ahead()
 
