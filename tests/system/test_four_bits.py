@@ -49,7 +49,7 @@ def network(seed, kernel=3):
     """Two convolutions and a product behind them."""
     rng = np.random.default_rng(seed)
     tensors = {
-        "k": rng.standard_normal((24, 20, kernel, kernel)) / 12,
+        "k": rng.standard_normal((24, 24, kernel, kernel)) / 12,
         "d": rng.standard_normal((24, 1, 3, 3)) / 3,
         "p": rng.standard_normal((17, 24, 1, 1)) / 5,
         "w": rng.standard_normal((17, 33)) / 4,
@@ -67,7 +67,7 @@ def network(seed, kernel=3):
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 20, 9, 9))],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 24, 9, 9))],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 33))],
         [numpy_helper.from_array(value.astype(np.float32), name) for name, value in tensors.items()],
     )
@@ -77,7 +77,7 @@ def network(seed, kernel=3):
 @pytest.mark.parametrize("mixed", [0.0, 0.3])
 def test_a_network_in_4_bits(tmp_path, mixed):
     model, config = network(1), machine(tmp_path)
-    data = np.random.default_rng(2).standard_normal((24, 20, 9, 9)).astype(np.float32)
+    data = np.random.default_rng(2).standard_normal((24, 24, 9, 9)).astype(np.float32)
     made = tessera.quantize(model, data, engine="onnxruntime", config=config, weights="int4", mixed=mixed, report=True)
     layers = made.report["weights_in_4_bits"]
     assert "depthwise" not in layers and (len(layers) == 3 if not mixed else 0 < len(layers) < 3)
@@ -117,6 +117,6 @@ def test_a_decoder_in_4_bits(tmp_path):
     ],
 )
 def test_what_is_refused(tmp_path, options, words):
-    data = np.zeros((2, 20, 9, 9), np.float32)
+    data = np.zeros((2, 24, 9, 9), np.float32)
     with pytest.raises(tessera.Error, match=words):
         tessera.quantize(network(1), data, engine="onnxruntime", config=machine(tmp_path), **options)
