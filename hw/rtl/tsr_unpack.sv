@@ -5,7 +5,7 @@
 //
 // Latency: combinational from beat_data_i to groups_o; a header counts from the next beat on. Throughput: one beat a
 // cycle. Back-pressure: fire_i. Reset: none, begin_i is there before the first beat. Legal: AxiBytes, BlockIn and
-// BlockOut powers of two; an entry has at least two beats. Timing: a product of 4 x 5 bits.
+// BlockOut powers of two; an entry has at least two beats. Timing: an increment of four bits and two additions of seven.
 module tsr_unpack #(
   parameter int unsigned AxiBytes = 8,
   parameter int unsigned BlockIn  = 8,
@@ -54,16 +54,22 @@ module tsr_unpack #(
     else if (fire_i && row_ends) scales_q <= scales_q >> (4 * Rows);
   end
 
-  // A weight times its scale, which stands less one.
-  function automatic logic [7:0] product(input logic [3:0] weight, input logic [3:0] scale);
-    product = {{4{weight[3]}}, weight} * {4'd0, scale} + {{4{weight[3]}}, weight};
-  endfunction
+  // Products. A scale stands less one.
+  logic [6*Rows-1:0] scales;
+  logic [8*AxiBytes-1:0] weights;
   always_comb begin
-    groups_o = '0;
-    if (!tsr_isa_pkg::Simulated || (beat_valid_i && !header_q)) begin
-      for (int unsigned e = 0; e < Weights; e++)
-        groups_o[8*e+:8] = product(beat_data_i[4*e+:4], scales_q[4*(e/BlockIn)+:4]);
-    end
+    weights = '0;
+    if (!tsr_isa_pkg::Simulated || (beat_valid_i && !header_q)) weights = beat_data_i;
+    for (int unsigned r = 0; r < Rows; r++) scales[6*r+:6] = {2'd0, scales_q[4*r+:4]} + 6'd1;
+  end
+  for (genvar e = 0; e < Weights; e++) begin : gen_product
+    logic [9:0] product;
+    logic unused_product;
+    tsr_lut_multiply #(.Width(6), .ByWidth(4)) u_multiply (
+      .value_i(scales[6*(e/BlockIn)+:6]), .by_i(weights[4*e+:4]), .product_o(product)
+    );
+    assign groups_o[8*e+:8] = product[7:0];
+    assign unused_product = &{1'b0, product[9:8]};
   end
 
 endmodule
