@@ -229,6 +229,11 @@ std::optional<Violation> check_ranges(const Instruction& instruction, const Mach
   return {};
 }
 
+bool dram_aligned(const Instruction& instruction, const MachineConfig& config, uint64_t lowest) {
+  const auto* load = std::get_if<Load>(&instruction);
+  return load == nullptr || !load->packed || lowest % static_cast<uint64_t>(config.axi_bytes) == 0;
+}
+
 ProgramSummary check_program(std::span<const Instruction> program, const MachineConfig& config) {
   if (program.empty()) throw Error(ErrorCode::kInvalidProgram, "the program is empty; it must end with finish");
   constexpr int kStale = 32767;

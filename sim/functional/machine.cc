@@ -74,9 +74,8 @@ class Executor {
     }
     uint8_t* scratchpad = machine_.scratchpads.bytes(load.space).data();
     if (load.packed) {
-      if ((request_.bases[load.base] + load.dram_offset) % static_cast<uint64_t>(machine_.config.axi_bytes) != 0) {
-        return isa::Fault::kDramRange;
-      }
+      const uint64_t first = request_.bases[load.base] + load.dram_offset;
+      if (!isa::dram_aligned(load, machine_.config, first)) return isa::Fault::kDramRange;
       run_packed_load(load, machine_.config, scratchpad, dram);
     } else {
       run_load(load, scratchpad, dram);
