@@ -88,6 +88,15 @@ def number(value, digits=1):
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def how(row):
+    """The type in which a layer runs."""
+    if row["bits"] == 16:
+        return "16 bits"
+    if not row["int8"]:
+        return "float"
+    return "int8 x int4" if row["weight_bits"] == 4 else "int8"
+
+
 def table(report):
     """The rows of a report as text."""
     titles = ["layer", "operators", "runs as", "SNR dB", "scale", "clipped %", "sensitivity dB", "cycles"]
@@ -98,7 +107,7 @@ def table(report):
             [
                 name,
                 row["op"] if len(row["op"]) <= LONGEST else row["op"][: LONGEST - 3] + "...",
-                "16 bits" if row["bits"] == 16 else "int8" if row["int8"] else "float",
+                how(row),
                 number(row["snr_db"]),
                 "-" if row["scale"] is None else f"{row['scale']:.5g}",
                 "-" if row["clipped"] is None else f"{100 * row['clipped']:.3f}",

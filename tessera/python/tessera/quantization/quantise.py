@@ -620,7 +620,7 @@ class Quantization:
         gains = self.keeping.gains_of_layers() if sensitivity else {}
         told = self._description()
         cycles = self._cycles(told)
-        rows = []
+        rows, packed = [], set(self._packed())
         for unit in state.plan.units:
             name = unit.output
             distance = distances.get(name)
@@ -632,6 +632,7 @@ class Quantization:
                     "kind": unit.kind,
                     "int8": unit.quantised,
                     "bits": 8 if unit.quantised else unit.bits or 32,
+                    "weight_bits": 4 if unit.name in packed else None,
                     "why_float": unit.why,
                     "snr_db": _finite(distance.snr) if distance else None,
                     "scale": float(given.scale) if given else None,
