@@ -31,18 +31,24 @@ def bytes_of(decoder, length):
     return decoder.layers * layer + width * decoder.words, 2 * decoder.layers * narrow * length
 
 
-def width_of(config):
-    """Bytes that the bus of a machine moves in a cycle."""
+def machine_of(config):
+    """The parameters of a machine, by its name or file."""
     path = ROOT / "hw" / "configs" / f"{config}.toml"
-    return tomllib.loads((path if path.exists() else pathlib.Path(config)).read_text())["axi_bytes"]
+    return tomllib.loads((path if path.exists() else pathlib.Path(config)).read_text())
 
 
-def seeded(name):
+def packed_share(machine):
+    """Bytes in DRAM of a weight of 4 bits, with its part of the scales."""
+    entry = machine["block_in"] * machine["block_out"]
+    return (max(machine["axi_bytes"], machine["block_out"] // 2) + entry // 2) / entry
+
+
+def seeded(name, four_bits):
     """(model, maximal length, bytes of weights, bytes of the cache)."""
     from tests.system.decoder import Decoder
 
     options, length = SHAPES[name]
-    decoder = Decoder(**options, longest=length)
+    decoder = Decoder(**options, longest=length, four_bits=four_bits)
     return decoder.model(), length, *bytes_of(decoder, length)
 
 
@@ -88,14 +94,20 @@ def bench(names, config, device):
     from tessera.generation import Generator
 
     rows, config = [], config or CONFIG
-    for name in names or [*SHAPES, TRAINED]:
+    machine = machine_of(config)
+    cases = [(name, 0) for name in names or [*SHAPES, TRAINED]]
+    if machine.get("packed_weights"):  # once more with weights of 4 bits
+        cases += [(name, machine["block_in"]) for name, _ in cases if name != TRAINED]
+    for name, four_bits in cases:
         if name not in SHAPES and name != TRAINED:
             raise SystemExit(f"no decoder '{name}'; there are {', '.join([*SHAPES, TRAINED])}")
-        data, length, weights, cache = trained() if name == TRAINED else seeded(name)
+        data, length, weights, cache = trained() if name == TRAINED else seeded(name, four_bits)
+        if four_bits:
+            weights = int(weights * packed_share(machine))
         generator = Generator(data, device or "sysc", config, max_length=length, numerics="close")
         steps = list(generator.stream([[3]], STEPS))
         stats = generator.session.stats()
-        bound = -(-(weights + cache) // width_of(config))
+        bound = -(-(weights + cache) // machine["axi_bytes"])
         spent = collections.Counter()
         for layer in stats.layers:
             if layer.placement == "npu":
@@ -103,6 +115,7 @@ def bench(names, config, device):
         rows.append(
             {
                 "decoder": name,
+                "weights": "int4" if four_bits else "int8",
                 "config": config,
                 "cycles": stats.cycles,
                 "predicted_cycles": stats.predicted_cycles,

@@ -37,6 +37,7 @@ constexpr ConfigKey kKeys[] = {
     {"reads_in_flight", &M::reads_in_flight, nullptr},
     {"writes_in_flight", &M::writes_in_flight, nullptr},
     {"memory_parity", &M::memory_parity, nullptr},
+    {"packed_weights", &M::packed_weights, nullptr},
 };
 /// What a file may leave out, and what it then is: parameters that are younger than the first configurations.
 struct Default {
@@ -47,9 +48,10 @@ constexpr Default kDefaults[] = {
     {"second_lanes", [](const MachineConfig& m) { return std::max(1, m.batch * m.block_out / 4); }},
     {"row_lanes", [](const MachineConfig&) { return 0; }},
     {"memory_parity", [](const MachineConfig&) { return 0; }},
+    {"packed_weights", [](const MachineConfig&) { return 0; }},
 };
-// What to_toml leaves out at 0: no program depends on it, and the text of a machine without it stays what it was.
-constexpr std::string_view kSilentAtZero[] = {"memory_parity"};
+// What to_toml leaves out at 0: the text of a machine without it stays what it was before there was such a parameter.
+constexpr std::string_view kSilentAtZero[] = {"memory_parity", "packed_weights"};
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
@@ -147,6 +149,11 @@ void validate(const MachineConfig& config) {
   in_range("reads_in_flight", config.reads_in_flight, 1, 256);
   in_range("writes_in_flight", config.writes_in_flight, 1, 256);
   in_range("memory_parity", config.memory_parity, 0, 1);
+  in_range("packed_weights", config.packed_weights, 0, 1);
+  if (config.packed_weights != 0 && config.wgt_entry_bytes() < 2 * config.axi_bytes) {
+    fail(where + "packed_weights = 1 needs block_in * block_out = " + std::to_string(config.wgt_entry_bytes()) +
+         " to be at least 2 * axi_bytes = " + std::to_string(2 * config.axi_bytes));
+  }
   for (Space space : {Space::kInp, Space::kWgt, Space::kAcc, Space::kOut, Space::kParam}) {
     const std::string name = std::string(to_string(space)) + "_bytes";
     const int64_t bytes = config.space_bytes(space);
@@ -193,7 +200,9 @@ MachineConfig parse_config(std::string_view text, const std::string& source) {
       key.set(config, absent->value(config));
     } else {
       fail(source + ": " + std::string(key.name) + " is " + (table.contains(key.name) ? "not an integer" : "missing") +
-           "; a configuration sets every parameter but second_lanes, row_lanes and memory_parity, which have defaults");
+           "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity and packed_weights, "
+           "which have "
+           "defaults");
     }
   }
   validate(config);

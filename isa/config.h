@@ -35,6 +35,7 @@ struct MachineConfig {
   int reads_in_flight = 0;
   int writes_in_flight = 0;
   int memory_parity = 0;
+  int packed_weights = 0;
 
   bool operator==(const MachineConfig&) const = default;
 
@@ -44,6 +45,9 @@ struct MachineConfig {
   int out_entry_bytes() const { return batch * block_out; }
   int param_entry_bytes() const { return 8 * block_out; }
   int table_entry_bytes() const { return 256; }
+  /// Bytes in DRAM of a WGT entry of weights of 4 bits: the scales of its rows, a nibble each, in whole beats; both.
+  int packed_header_bytes() const { return axi_bytes > block_out / 2 ? axi_bytes : block_out / 2; }
+  int packed_entry_bytes() const { return packed_header_bytes() + wgt_entry_bytes() / 2; }
   int64_t inp_depth() const { return inp_bytes / inp_entry_bytes(); }
   int64_t wgt_depth() const { return wgt_bytes / wgt_entry_bytes(); }
   int64_t acc_depth() const { return acc_bytes / acc_entry_bytes(); }
@@ -98,11 +102,12 @@ std::span<const ShippedConfig> shipped_configs();
 /// Checks the limits below. Throws Error kInvalidArgument naming the parameter.
 /// BATCH 1..64; BLOCK_IN, BLOCK_OUT powers of two, 4..128; memories hold a whole number of entries, at least one, at
 /// most 2^14 (PARAM: 2^10) and at most 2^22 bytes; table_count 1..16; axi_bytes a power of two, 4..64; queues and
-/// bursts 1..256; memory_parity 0..1.
+/// bursts 1..256; memory_parity 0..1; packed_weights 0..1, and 1 only where a WGT entry holds at least two beats.
 void validate(const MachineConfig& config);
 
 /// Parses TOML text; `source` names it in errors. What may be missing: second_lanes (a quarter of batch * block_out, at
-/// least 1), row_lanes (0: no rows) and memory_parity (0: none). Throws Error kInvalidArgument.
+/// least 1), row_lanes (0: no rows), memory_parity (0: none) and packed_weights (0: no weights of 4 bits). Throws Error
+/// kInvalidArgument.
 MachineConfig parse_config(std::string_view toml, const std::string& source);
 
 /// Reads a .toml file. Throws Error kIo or kInvalidArgument.

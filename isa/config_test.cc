@@ -71,7 +71,9 @@ TEST(Config, Refusals) {
             "configuration npu64: block_in = 12 must be a power of two");
   EXPECT_EQ(message(replaced("batch = 1", "batch = 0")), "configuration npu64: batch = 0 must be in 1..64");
   const std::string all =
-      "; a configuration sets every parameter but second_lanes, row_lanes and memory_parity, which have defaults";
+      "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity and packed_weights, which "
+      "have "
+      "defaults";
   EXPECT_EQ(message(replaced("batch = 1", "")), "c.toml: batch is missing" + all);
   EXPECT_EQ(message(replaced("batch = 1", "batch = \"1\"")), "c.toml: batch is not an integer" + all);
   EXPECT_EQ(message(replaced("second_lanes = 2", "second_lanes = true")),
@@ -96,7 +98,8 @@ TEST(Config, FilesOfEarlierForms) {
   MachineConfig expected = find_config("npu256");
   expected.name = "machine";
   EXPECT_EQ(expected.second_lanes, 4);
-  for (const char* more : {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n"}) {
+  for (const char* more :
+       {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n", "packed_weights = 0\n"}) {
     EXPECT_EQ(parse_config(first + more, "c.toml"), expected) << more;
   }
   std::string narrow = first;
@@ -113,6 +116,11 @@ TEST(Config, RefusesSizes) {
             "configuration npu64: param_bytes = 131072 holds 2048 entries; addresses reach 1024");
   EXPECT_EQ(message(replaced("table_count = 16", "table_count = 17")),
             "configuration npu64: table_count = 17 must be in 1..16");
+  EXPECT_EQ(
+      message(replaced("axi_bytes = 8", "axi_bytes = 64\npacked_weights = 1")),
+      "configuration npu64: packed_weights = 1 needs block_in * block_out = 64 to be at least 2 * axi_bytes = 128");
+  EXPECT_EQ(message(replaced("axi_bytes = 8", "axi_bytes = 8\npacked_weights = 2")),
+            "configuration npu64: packed_weights = 2 must be in 0..1");
 }
 
 TEST(Config, UnknownParametersNamesAndFiles) {

@@ -67,6 +67,15 @@ class Builder {
     if (operand->write) effects_.fill_bytes += operand->bytes;
   }
 
+  /// As many bytes as the configuration says, made of those that the instruction reads: none of them fill.
+  template <typename Where>
+  void sized(const OperandName& name, Space space, int64_t address, const Where& where,
+             int (MachineConfig::*size)() const) {
+    const int64_t filled = effects_.fill_bytes;
+    if (scratchpads_) bytes(name, space, address, where, (config_->*size)());
+    effects_.fill_bytes = filled;
+  }
+
   template <typename Where>
   void dram(const OperandName& name, uint8_t base, uint64_t offset, const Where& where, int64_t length) {
     Operand* operand = add(name, static_cast<int64_t>(offset), where);

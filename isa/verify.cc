@@ -52,7 +52,29 @@ Result check(const Finish& i, const MachineConfig&) {
 
 Result check(const Fence&, const MachineConfig&) { return {}; }
 
-Result check(const Load& i, const MachineConfig&) {
+/// A packed LOAD: whole WGT entries in the scratchpad, whole beats in DRAM.
+Result check_packed(const Load& i, const MachineConfig& config) {
+  if (config.packed_weights == 0) return illegal("packed: the machine has packed_weights = 0");
+  if (i.space != Space::kWgt) return illegal("packed with space " + std::string(to_string(i.space)) + ", not wgt");
+  if (i.fill) return illegal("packed with fill");
+  if (!all_zero(i.pad_before) || !all_zero(i.pad_after) || i.pad_value != 0) return illegal("packed with padding");
+  if (i.length != config.packed_entry_bytes()) {
+    return illegal("packed: length is " + std::to_string(i.length) + ", a packed entry has " +
+                   std::to_string(config.packed_entry_bytes()) + " bytes");
+  }
+  const int entry = config.wgt_entry_bytes(), beat = config.axi_bytes;
+  if (i.sp_addr % static_cast<uint32_t>(entry) != 0) return illegal("packed: sp_addr is no multiple of a WGT entry");
+  if (i.dram_offset % static_cast<uint64_t>(beat) != 0) return illegal("packed: dram_offset is no multiple of a beat");
+  for (size_t k = 0; k < i.extent.size(); ++k) {
+    if (i.sp_stride[k] % entry != 0)
+      return illegal("packed: " + element("sp_stride", k) + " is no multiple of a WGT entry");
+    if (i.dram_stride[k] % beat != 0)
+      return illegal("packed: " + element("dram_stride", k) + " is no multiple of a beat");
+  }
+  return {};
+}
+
+Result check(const Load& i, const MachineConfig& config) {
   if (auto v = check_extents(i.extent)) return v;
   if (i.length == 0) return illegal("length is 0");
   for (size_t k = 0; k < i.pad_before.size(); ++k) {
@@ -64,6 +86,7 @@ Result check(const Load& i, const MachineConfig&) {
     if (!all_zero(i.pad_before) || !all_zero(i.pad_after)) return illegal("a fill has no padding");
     if (i.base != 0 || i.dram_offset != 0 || !all_zero(i.dram_stride)) return illegal("a fill has no DRAM address");
   }
+  if (i.packed) return check_packed(i, config);
   return {};
 }
 
@@ -204,6 +227,11 @@ std::optional<Violation> check_ranges(const Instruction& instruction, const Mach
                          " leaves " + std::string(to_string(r.space)) + " (0.." + std::to_string(r.limit - 1) + ")"};
   }
   return {};
+}
+
+bool dram_aligned(const Instruction& instruction, const MachineConfig& config, uint64_t lowest) {
+  const auto* load = std::get_if<Load>(&instruction);
+  return load == nullptr || !load->packed || lowest % static_cast<uint64_t>(config.axi_bytes) == 0;
 }
 
 ProgramSummary check_program(std::span<const Instruction> program, const MachineConfig& config) {

@@ -27,6 +27,9 @@ std::optional<Violation> check_operands(const Instruction& instruction, const Ma
 /// scratchpad_range when an operand leaves its memory. Needs check_operands() to hold.
 std::optional<Violation> check_ranges(const Instruction& instruction, const MachineConfig& config);
 
+/// Whether the operand in DRAM may have `lowest` as its lowest address: that of a packed LOAD is a multiple of a beat.
+bool dram_aligned(const Instruction& instruction, const MachineConfig& config, uint64_t lowest);
+
 /// What check_program found out on the way.
 struct ProgramSummary {
   size_t instructions = 0;

@@ -46,6 +46,33 @@ TEST(CheckOperands, Transfers) {
   EXPECT_EQ(operands("store length=1 space=out extent=0"), "extent[0] is 0");
 }
 
+TEST(CheckOperands, PackedWeights) {
+  MachineConfig config = find_config("npu256");
+  const auto message = [&](const std::string& text) {
+    const std::string space = text.find("space") == std::string::npos ? "space=wgt " : "";
+    const auto violation = check_operands(one("load packed " + space + text), config);
+    return violation ? violation->message : "ok";
+  };
+  const std::string whole = "length=136 ";
+  EXPECT_EQ(message(whole), "packed: the machine has packed_weights = 0");
+  config.packed_weights = 1;
+  EXPECT_EQ(message(whole + "sp_addr=512 sp_stride=-256,256 dram_offset=8 dram_stride=-8,136 extent=2,2"), "ok");
+  EXPECT_EQ(message(whole + "space=inp"), "packed with space inp, not wgt");
+  EXPECT_EQ(message(whole + "fill"), "packed with fill");
+  EXPECT_EQ(message(whole + "pad_value=1"), "packed with padding");
+  EXPECT_EQ(message(whole + "pad_before=1"), "packed with padding");
+  EXPECT_EQ(message(whole + "pad_after=0,1"), "packed with padding");
+  EXPECT_EQ(message("length=128"), "packed: length is 128, a packed entry has 136 bytes");
+  EXPECT_EQ(message(whole + "sp_addr=128"), "packed: sp_addr is no multiple of a WGT entry");
+  EXPECT_EQ(message(whole + "sp_stride=0,0,128"), "packed: sp_stride[2] is no multiple of a WGT entry");
+  EXPECT_EQ(message(whole + "dram_offset=4"), "packed: dram_offset is no multiple of a beat");
+  EXPECT_EQ(message(whole + "dram_stride=0,0,0,140"), "packed: dram_stride[3] is no multiple of a beat");
+  config.axi_bytes = 4;  // the header is as many bytes as the scales
+  EXPECT_EQ(message(whole), "ok");
+  config.axi_bytes = 64;
+  EXPECT_EQ(message("length=192"), "ok");
+}
+
 TEST(CheckOperands, RowsOfARunTimeLength) {
   MachineConfig config = find_config("npu256");
   config.row_lanes = 4;

@@ -27,13 +27,16 @@ int64_t product(const Nest& extent) {
 struct Transfer {
   Nest extent, inside;  // inside: without padding
   Nest sp_stride{}, dram_stride{};
-  int64_t sp = 0, dram_first = 0, length = 0;
+  int64_t sp = 0, dram_first = 0;
+  int64_t length = 0, sp_length = 0;         // of a run: in DRAM, where it has a part there, and in the scratchpad
   std::array<int64_t, 2> before{}, after{};  // padding of the outermost loops
   bool present = false;                      // the instruction is a transfer
   bool in_dram = false;                      // and not a fill
   bool to_dram = false;
 
-  Transfer() {
+  const isa::MachineConfig* machine;
+
+  explicit Transfer(const isa::MachineConfig& config) : machine(&config) {
     extent.fill(1);
     inside.fill(1);
   }
@@ -57,12 +60,18 @@ struct Transfer {
   void bytes(const isa::generated::OperandName&, isa::Space, int64_t address, const Where& where, int64_t bytes) {
     present = true;
     sp = address;
-    length = bytes;
+    length = sp_length = bytes;
     if constexpr (requires { where.stride; }) std::copy(where.stride.begin(), where.stride.end(), sp_stride.begin());
   }
   template <typename Where>
-  void dram(const isa::generated::OperandName& name, int, uint64_t offset, const Where& where, int64_t) {
+  void sized(const isa::generated::OperandName& name, isa::Space space, int64_t address, const Where& where,
+             int (isa::MachineConfig::*size)() const) {
+    bytes(name, space, address, where, (machine->*size)());
+  }
+  template <typename Where>
+  void dram(const isa::generated::OperandName& name, int, uint64_t offset, const Where& where, int64_t bytes) {
     in_dram = true;
+    length = bytes;
     to_dram = name.write;
     dram_first = static_cast<int64_t>(offset);
     if constexpr (requires { where.stride; }) std::copy(where.stride.begin(), where.stride.end(), dram_stride.begin());
@@ -133,7 +142,7 @@ Run average_run(const Transfer& t, int64_t w) {
 /// Whether each run of the innermost loop continues the one before on both sides.
 bool continues(const Transfer& t) {
   for (size_t k = kLoops; k-- > 0;) {
-    if (t.extent[k] > 1) return t.sp_stride[k] == t.length && (!t.in_dram || t.dram_stride[k] == t.length);
+    if (t.extent[k] > 1) return t.sp_stride[k] == t.sp_length && (!t.in_dram || t.dram_stride[k] == t.length);
   }
   return true;
 }
@@ -194,7 +203,7 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
     }
     return result;
   }
-  Transfer t;
+  Transfer t(config);
   std::visit([&](const auto& i) { isa::generated::describe(i, t); }, instruction);
   if (!t.present) return result;
   const int64_t w = config.axi_bytes, join_bytes = isa::timing::transfer::kJoinBeats * w;

@@ -91,9 +91,11 @@ int64_t requests(const isa::Load& i) {
   return std::max<int64_t>(1, apart - (apart / innermost - 1));
 }
 
+/// `entry`: bytes of a WGT entry, which a step of a packed LOAD writes.
 template <typename Transfer>
-Moved moved(const Transfer& i, int64_t width) {
-  int64_t all = 1, inside = 1;
+Moved moved(const Transfer& i, int64_t width, int64_t entry) {
+  int64_t all = 1, inside = 1, written = i.length;
+  if constexpr (requires { i.packed; }) written = i.packed ? entry : i.length;
   bool joins = true;
   Runs runs{i.length, static_cast<int64_t>(i.dram_offset), static_cast<int64_t>(i.sp_addr), {}};
   for (size_t k = i.extent.size(); k-- > 0;) {
@@ -107,11 +109,13 @@ Moved moved(const Transfer& i, int64_t width) {
     }
     all *= extent;
     inside *= without;
-    joins = joins && (extent == 1 || (i.dram_stride[k] == runs.length && i.sp_stride[k] == runs.length));
-    if (joins)
+    joins = joins && (extent == 1 || (i.dram_stride[k] == runs.length && i.sp_stride[k] == written));
+    if (joins) {
       runs.length *= without;
-    else if (without != 1)
+      written *= without;
+    } else if (without != 1) {
       runs.loops.insert(runs.loops.begin(), {without, i.dram_stride[k], i.sp_stride[k]});
+    }
     joins = joins && without == extent;
   }
   if constexpr (requires { i.fill; }) {
@@ -240,9 +244,9 @@ class Least {
     }
     engine.free = step.take + timing::transfer::kPrepare + timing::transfer::kFree;
     if (const auto* load = std::get_if<isa::Load>(&instructions_[i]))
-      this->load(step, moved(*load, config_.axi_bytes), before, engine);
+      this->load(step, moved(*load, config_.axi_bytes, config_.wgt_entry_bytes()), before, engine);
     if (const auto* store = std::get_if<isa::Store>(&instructions_[i]))
-      this->store(step, moved(*store, config_.axi_bytes), before, engine);
+      this->store(step, moved(*store, config_.axi_bytes, 0), before, engine);
   }
 
   /// The end of the last of so many bursts more, of which so many may be outstanding, each for so long; the times when

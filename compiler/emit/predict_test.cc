@@ -98,6 +98,24 @@ TEST(Duration, RunsThatContinueEachOtherJoin) {
   EXPECT_EQ(ragged.engine, 64 * 2 + 48);
 }
 
+TEST(Duration, PackedEntriesTakeTheirBeats) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.packed_weights = 1;
+  isa::Load l = load(512, 0, 8 + 128, 64, 8 + 128, 256);
+  l.packed = true;
+  l.space = isa::Space::kWgt;
+  const Duration joined = duration(l, config);
+  EXPECT_EQ(joined.beats, 64 * 17);
+  EXPECT_EQ(joined.engine, 64 * 17 + 1);
+  EXPECT_EQ(joined.bursts, 9);
+  l.sp_stride[isa::kTransferLoops - 1] = 512;  // every second entry, requested together
+  const Duration apart = duration(l, config);
+  EXPECT_EQ(apart.beats, 64 * 17);
+  EXPECT_EQ(apart.engine, 64 * 17);
+  EXPECT_EQ(apart.runs, 64);
+  EXPECT_EQ(apart.bursts, 5);
+}
+
 TEST(Predict, ALoneLoad) {
   const isa::MachineConfig config = isa::find_config("npu256");
   const std::vector<isa::Instruction> program = {load(0, 0, 1024, 1, 0, 0), isa::Finish{}};

@@ -89,6 +89,28 @@ TEST(Replay, ShortRunsOfLoad) {
   }
 }
 
+TEST(Replay, PackedLoads) {
+  for (const int bus : {4, 8, 32}) {
+    for (const int latency : {2, 30, 100}) {
+      for (const int gap : {0, 1, 5}) {
+        SCOPED_TRACE(testing::Message() << bus << " bytes, " << latency << ", " << gap);
+        isa::MachineConfig config = isa::find_config("npu256");
+        config.axi_bytes = bus;
+        config.packed_weights = 1;
+        std::vector<isa::Instruction> program = runs_of<isa::Load>(config.packed_entry_bytes());
+        auto& load = std::get<isa::Load>(program.front());
+        load.packed = true;
+        load.space = isa::Space::kWgt;
+        load.dram_stride.back() = load.length + gap * bus;
+        load.sp_stride.back() = config.wgt_entry_bytes();
+        compare(program, config, latency);
+        load.sp_stride.back() = 0;
+        compare(program, config, latency);
+      }
+    }
+  }
+}
+
 TEST(Replay, ShortRunsOfStore) {
   for (const int places : {1, 2, 4, 16}) {
     for (const int latency : {2, 10, 100}) {

@@ -74,9 +74,9 @@ class Emitter {
   }
 
   /// Entries of WGT that this step needs from the constants; they may be fetched in earlier steps.
-  void fetch_weights(int64_t entry, int64_t entries, int64_t constant_offset) {
+  void fetch_weights(int64_t entry, int64_t entries, int64_t constant_offset, bool packed = false) {
     if (steps_.empty()) begin_step();
-    steps_.back().fetches.push_back({isa::Space::kWgt, entry, entries, constant_offset, layer});
+    steps_.back().fetches.push_back({isa::Space::kWgt, entry, entries, constant_offset, layer, false, packed});
   }
 
   /// Reserves `total` entries of a space for a nest, behind those still in use, so that its first fetches need not
@@ -141,11 +141,13 @@ class Emitter {
     return stream_bytes[of_layer];
   }
   /// Entries of WGT or PARAM that a step needs from the constants. scales: PARAM's second halves alone.
+  /// packed: weights of four bits.
   struct ConstantFetch {
     isa::Space space = isa::Space::kWgt;
     int64_t entry = 0, entries = 0, constant_offset = 0;
     uint32_t layer = 0;
     bool scales = false;
+    bool packed = false;
   };
   /// What is known of an instruction of a step.
   struct Pushed {
@@ -189,7 +191,7 @@ class Emitter {
   std::optional<ConstantFetch> parameters_of(const isa::Instruction& instruction, uint32_t of_layer) const;
   /// Bytes of DRAM that an entry takes, and cycles of the bus.
   int64_t entry_bytes(const ConstantFetch& fetch) const {
-    return config.entry_bytes(fetch.space) / (fetch.scales ? 2 : 1);
+    return fetch.packed ? config.packed_entry_bytes() : config.entry_bytes(fetch.space) / (fetch.scales ? 2 : 1);
   }
   int64_t entry_cycles(const ConstantFetch& fetch) const {
     return std::max<int64_t>(1, entry_bytes(fetch) / bus_bytes);

@@ -66,6 +66,7 @@ void emit_transfer(const Transfer& transfer, std::vector<isa::Instruction>& out)
   isa::Load load;
   load.space = transfer.space;
   load.fill = transfer.fill;
+  load.packed = transfer.packed;
   load.length = static_cast<uint16_t>(transfer.length);
   load.sp_addr = static_cast<uint32_t>(transfer.sp_addr);
   load.pad_value = transfer.pad_value;
@@ -114,7 +115,7 @@ bool normalise(Transfer& transfer) {
 
 /// Whether the loop's runs continue each other on both sides.
 bool contiguous(const Transfer& transfer, const TransferLoop& loop) {
-  return loop.sp_stride == transfer.length && (transfer.fill || loop.dram_stride == transfer.length);
+  return !transfer.packed && loop.sp_stride == transfer.length && (transfer.fill || loop.dram_stride == transfer.length);
 }
 
 /// Whether the innermost loop is one of contiguous runs, padded or not.

@@ -37,6 +37,7 @@ struct Transfer {
   LoopList<TransferLoop> loops;
   uint8_t pad_value = 0;
   bool fill = false;
+  bool packed = false;  // entries of WGT in 4 bits: a run is one of them, and loops walk its place in WGT by whole ones
 };
 
 /// Appends the LOAD or STORE instructions of a transfer. Stores have no padding. Empty loops (extent 0) give nothing.

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "compiler/npu/packed_weights.h"
 #include "compiler/npu/nest_lowering.h"
 #include "compiler/npu/second.h"
 #include "isa/second_operation.h"
@@ -312,7 +313,7 @@ void each_position(const Tile& tile, std::span<const Dim> dims, Visit&& visit) {
 
 std::vector<uint8_t> NestLowering::pack_weights(const Tile& tile) const {
   std::vector<uint8_t> bytes;
-  bytes.reserve(static_cast<size_t>(footprint_.weights * config_.wgt_entry_bytes()));
+  bytes.reserve(static_cast<size_t>(footprint_.weights * weight_entry_bytes(nest_, config_)));
   for (size_t plane = 0; plane < task_.weights->planes.size(); ++plane) {
     if (nest_.computation == Computation::kDepthwise)
       pack_taps(tile, plane, bytes);
@@ -326,6 +327,10 @@ void NestLowering::pack_products(const Tile& tile, size_t plane, std::vector<uin
   const WeightSource& source = *task_.weights;
   const int64_t in = config_.block_in, out = config_.block_out;
   each_position(tile, schedule_.intrinsic->weight_order(), [&](const Extents& at) {
+    if (nest_.packed) {
+      pack_entry(entry_of(source, nest_, at, config_), config_, bytes);
+      return;
+    }
     for (int64_t lane = 0; lane < out * in; ++lane) {
       const int32_t weight = weight_at(source, nest_, at[Dim::kG], at[Dim::kOc] * out + lane / in,
                                        at[Dim::kIc] * in + lane % in, at[Dim::kKh], at[Dim::kKw]);
@@ -412,7 +417,7 @@ size_t NestLowering::load_weights(const Tile& tile) {
   }
   auto blob = weight_blobs_.find(part);
   if (blob == weight_blobs_.end()) {
-    const int64_t bytes = schedule_.intrinsic->demand(nest_, tile.count).weights * config_.wgt_entry_bytes();
+    const int64_t bytes = schedule_.intrinsic->demand(nest_, tile.count).weights * weight_entry_bytes(nest_, config_);
     const auto place = [&] {
       if (emitter_.weights == WeightBytes::kPacked) return add_blob(pack_weights(tile));
       const bool blank = emitter_.weights == WeightBytes::kBlank;
@@ -421,7 +426,8 @@ size_t NestLowering::load_weights(const Tile& tile) {
     blob = weight_blobs_.emplace(part, place()).first;
     TESSERA_INVARIANT(blob->second.bytes == bytes, "a tile of weights is packed into its footprint");
   }
-  emitter_.fetch_weights(weights_.address(slot), blob->second.bytes / config_.wgt_entry_bytes(), blob->second.offset);
+  emitter_.fetch_weights(weights_.address(slot), blob->second.bytes / weight_entry_bytes(nest_, config_),
+                         blob->second.offset, nest_.packed);
   return slot;
 }
 

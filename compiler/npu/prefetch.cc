@@ -59,7 +59,8 @@ std::vector<isa::Instruction> Emitter::loads_of(const ConstantFetch& fetch) cons
   t.base = kConstantBase;
   t.dram_offset = fetch.constant_offset;
   t.length = entry_bytes(fetch);
-  t.sp_addr = (fetch.entry + 1) * entry - t.length;
+  t.packed = fetch.packed;
+  t.sp_addr = fetch.packed ? fetch.entry * entry : (fetch.entry + 1) * entry - t.length;
   t.loops.push_back({fetch.entries, t.length, entry});
   std::vector<isa::Instruction> loads;
   append_transfer(t, loads);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators to nests: accesses, chunks of channels, collapsed pixels, weight planes, folded layouts.
+#include "compiler/npu/packed_weights.h"
 #include "compiler/npu/task.h"
 
 #include <algorithm>
@@ -528,6 +529,9 @@ std::vector<Task> make_tasks(const Graph& graph, size_t operation, const std::ve
       if (!options.collapse_pixels) continue;
       collapse_pixels(nest, config);
       finish_nest(nest, config);
+    }
+    if (config.packed_weights != 0 && task.weights != nullptr) {
+      for (Nest& nest : task.alternatives) nest.packed = packs(*task.weights, nest, config);
     }
   }
   return tasks;

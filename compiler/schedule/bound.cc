@@ -211,7 +211,7 @@ class TileForm {
     const int64_t missing = products - inputs * weights_fit - weights * inputs_fit;
     if (missing <= 0) return;
     const int64_t weights_more = ceil_div(missing, inputs_fit), inputs_more = ceil_div(missing, weights_fit);
-    const int64_t weights_least = footprint(nest_, intrinsic_, last_).weights * config_.wgt_entry_bytes();
+    const int64_t weights_least = footprint(nest_, intrinsic_, last_).weights * weight_entry_bytes(nest_, config_);
     const int64_t channels_least = channel_bytes - (trips_[Dim::kG] * trips_[Dim::kIc] - 1) *
                                                        std::min(product(tile_, {Dim::kG, Dim::kIc}) *
                                                                     nest_.in_channels.lanes * nest_.input.element_bytes,
@@ -341,7 +341,7 @@ class TileForm {
     const int64_t parts = passes * nest_.planes;  // of weights, each with instructions of its own
     const Footprint f = footprint(nest_, intrinsic_, tile_);
     const bool factor = nest_.factor.present;
-    const int64_t weights = factor ? factor_traffic(nest_, taken).bytes : f.weights * config_.wgt_entry_bytes();
+    const int64_t weights = factor ? factor_traffic(nest_, taken).bytes : f.weights * weight_entry_bytes(nest_, config_);
     Ends ends;
     ends.ahead = padding_ahead();
     // The timing model may be a cycle early where padding ends.

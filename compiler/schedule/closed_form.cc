@@ -164,7 +164,7 @@ class NestForm {
         factor_bytes = count * one.bytes;
         factor_cycles = count * factor_tile_cycles_;
       } else {
-        bytes += count * f.weights * config.wgt_entry_bytes();
+        bytes += count * f.weights * weight_entry_bytes(nest_, config);
         runs += count;
       }
     }
@@ -227,7 +227,7 @@ class NestForm {
     const bool whole = outer_ == 0 || !indexes(nest_, Operand::kWeights, level(0).dim);
     const int64_t at_end = footprint_.weights * (whole ? copies(Operand::kWeights) : 1);
     const int64_t first = nest_.factor.present ? 0 : std::max<int64_t>(0, footprint_.weights - half);
-    return (first + std::max<int64_t>(0, at_end - half)) * beats(machine_.config.wgt_entry_bytes(), machine_) +
+    return (first + std::max<int64_t>(0, at_end - half)) * beats(weight_entry_bytes(nest_, machine_.config), machine_) +
            factor_tile_cycles_;
   }
 
@@ -361,8 +361,8 @@ class ChainForm {
       instructions_ += tiles;
     } else if (f.weights > 0) {
       const int64_t times = fetches(Operand::kWeights, chunks_);
-      load_ += times * (f.weights * beats(config.wgt_entry_bytes(), machine_) + kLoadRunCycles);
-      bytes_ += times * f.weights * config.wgt_entry_bytes();
+      load_ += times * (f.weights * beats(weight_entry_bytes(n, config), machine_) + kLoadRunCycles);
+      bytes_ += times * f.weights * weight_entry_bytes(n, config);
     }
     if (f.params > 0) {
       const int64_t times = fetches(Operand::kParams, closing(s) || !n.per_channel ? 1 : chunks_);

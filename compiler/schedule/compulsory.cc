@@ -84,7 +84,7 @@ Moved out_once(const Nest& nest, const Access& access, const isa::MachineConfig&
 
 Moved weights_once(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config) {
   if (!weighted(nest)) return {};
-  if (!nest.factor.present) return both(footprint(nest, intrinsic, nest.extent).weights * config.wgt_entry_bytes());
+  if (!nest.factor.present) return both(footprint(nest, intrinsic, nest.extent).weights * weight_entry_bytes(nest, config));
   const FactorTraffic whole = factor_traffic(nest, nest.extent);  // matrices that several positions share come once
   return both(std::max(whole.bytes, whole.runs * config.axi_bytes));
 }
@@ -171,7 +171,7 @@ LeastWork least_work(const Nest& nest, const Machine& machine, const Lines& resu
   for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
     core = core && intrinsic == &core_intrinsic(nest.computation);
     const Footprint whole = footprint(nest, *intrinsic, nest.extent);
-    const int64_t weights = nest.factor.present ? 0 : whole.weights * config.wgt_entry_bytes();
+    const int64_t weights = nest.factor.present ? 0 : whole.weights * weight_entry_bytes(nest, config);
     work.constants = std::min(work.constants, weights + param_bytes(whole, config));
   }
   if (!core) return work;

@@ -126,6 +126,7 @@ struct Nest {
   Factor factor;  // dense: in place of constant weights
   isa::Space input_space = isa::Space::kInp;
   int planes = 1;                // weight planes: 2 or 3 when a weight minus its zero point needs nine bits
+  bool packed = false;           // constant weights lie in DRAM in 4 bits (isa/semantics.md), which LOAD unpacks
   int64_t tap_h = 1, tap_w = 1;  // depthwise: taps of one instruction
   bool raw = false;              // int32 output from ACC
   bool convert = false;          // bias and scale from PARAM
@@ -172,6 +173,11 @@ struct Footprint {
 };
 /// `window_rows`: output rows whose input a slot holds; 0: the tile's.
 Footprint footprint(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, int64_t window_rows = 0);
+
+/// Bytes of DRAM that an entry of constant weights takes.
+inline int64_t weight_entry_bytes(const Nest& nest, const isa::MachineConfig& config) {
+  return nest.packed ? config.packed_entry_bytes() : config.wgt_entry_bytes();
+}
 
 /// Matrices of the factor that a tile reads; 1 without one.
 int64_t matrices(const Nest& nest, const Extents& tile);

@@ -81,6 +81,7 @@ void nest_fields(IO& io, auto& n) {
   io.field("pad_value", n.pad_value);
   io.field("scope", n.input_space, isa::Space::kInp);
   io.field("planes", n.planes, 1);
+  io.field("packed", n.packed);
   io.pack("taps", {1, 1}, n.tap_h, n.tap_w);
   io.field("raw", n.raw);
   io.field("convert", n.convert);

@@ -27,7 +27,8 @@ module tsr_kernel #(
   parameter integer StoreQueue     = 16,
   parameter integer ReadsInFlight  = 16,
   parameter integer WritesInFlight = 8,
-  parameter integer MemoryParity   = 0
+  parameter integer MemoryParity   = 0,
+  parameter integer PackedWeights  = 0
 ) (
   input  wire                  ap_clk,
   input  wire                  ap_rst_n,
@@ -102,7 +103,8 @@ module tsr_kernel #(
     .RowLanes(RowLanes),
     .AxiBytes(AxiBytes),
     .LoadQueue(LoadQueue), .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue),
-    .ReadsInFlight(ReadsInFlight), .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity)
+    .ReadsInFlight(ReadsInFlight), .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity),
+    .PackedWeights(PackedWeights)
   ) u_top (
     .clk_i(ap_clk), .rst_ni(rst_nq[1]), .interrupt_o(interrupt),
     .s_awvalid_i(s_axi_control_awvalid), .s_awready_o(s_axi_control_awready), .s_awaddr_i(s_axi_control_awaddr),

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Verilator's lint with all warnings over the whole machine: npu64; the shipped bus widths; blocks that are not square with
-# rows of two and of three; lanes for rows; memories with parity; entries narrower than the bus; everything as small as it
-# may be. WIDTHCONCAT is about size alone: wide entries are meant.
+# rows of two and of three; lanes for rows; memories with parity; weights of 4 bits; entries narrower than the bus;
+# everything as small as it may be. WIDTHCONCAT is about size alone: wide entries are meant.
 set -e
 cd "$(dirname "$0")"
 lint() {
@@ -18,6 +18,8 @@ lint -GBatch=3 -GBlockIn=16 -GBlockOut=16 -GAxiBytes=32
 lint -GBlockIn=16 -GBlockOut=16 -GRowLanes=4 -GTableCount=8
 lint -GBlockIn=16 -GBlockOut=16 -GMemoryParity=1
 lint -GBatch=3 -GBlockIn=16 -GBlockOut=16 -GAxiBytes=32 -GMemoryParity=1
+lint -GBlockIn=16 -GBlockOut=16 -GPackedWeights=1
+lint -GBlockIn=4 -GBlockOut=64 -GAxiBytes=4 -GMemoryParity=1 -GPackedWeights=1
 lint -GBlockIn=4 -GBlockOut=4 -GAxiBytes=64 -GInpDepth=1 -GWgtDepth=1 -GAccDepth=1 -GOutDepth=1 -GParamDepth=1 \
   -GTableCount=1 -GLoadQueue=1 -GReadsInFlight=1 -GWritesInFlight=1
 echo "tsr_top passes"

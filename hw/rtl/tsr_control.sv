@@ -26,7 +26,8 @@ module tsr_control #(
   parameter int unsigned StoreQueue     = 2,
   parameter int unsigned ReadsInFlight  = 16,
   parameter int unsigned WritesInFlight = 8,
-  parameter int unsigned MemoryParity   = 0
+  parameter int unsigned MemoryParity   = 0,
+  parameter int unsigned PackedWeights  = 0
 ) (
   input  logic          clk_i,
   input  logic          rst_ni,
@@ -159,6 +160,7 @@ module tsr_control #(
         tsr_isa_pkg::RegConfigWritesInFlight: rdata = 32'(WritesInFlight);
         default: begin
           if (MemoryParity != 0 && raddr == tsr_isa_pkg::RegConfigMemoryParity) rdata = 32'(MemoryParity);
+          if (PackedWeights != 0 && raddr == tsr_isa_pkg::RegConfigPackedWeights) rdata = 32'(PackedWeights);
           if (raddr >= tsr_isa_pkg::RegBase && raddr < LastBase) rdata = raddr[2] ? base[63:32] : base[31:0];
           if (raddr[11:9] == tsr_isa_pkg::RegCycles[11:9]) rdata = raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
         end

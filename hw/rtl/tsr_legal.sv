@@ -8,7 +8,9 @@
 module tsr_legal #(
   parameter int unsigned BlockIn  = 8,
   parameter int unsigned BlockOut = 8,
-  parameter int unsigned RowLanes = 0
+  parameter int unsigned RowLanes = 0,
+  parameter int unsigned AxiBytes = 8,
+  parameter int unsigned PackedWeights = 0
 ) (
   input  logic         check_i,
   input  logic [511:0] word_i,
@@ -27,6 +29,12 @@ module tsr_legal #(
   assign store = word_i;
   assign gemm = word_i;
   assign alu = word_i;
+
+  // A packed LOAD: entries of WGT in the scratchpad, beats in DRAM.
+  localparam int unsigned PackedHeader = AxiBytes > BlockOut / 2 ? AxiBytes : BlockOut / 2;
+  localparam int unsigned PackedLength = PackedHeader + BlockIn * BlockOut / 2;
+  localparam int unsigned EntryBits = $clog2(BlockIn * BlockOut);
+  localparam int unsigned BeatBits = $clog2(AxiBytes);
 
   logic finish_bad, transfer_bad, load_bad, store_bad, extents_bad, gemm_bad, alu_bad;
   assign finish_bad = check_i && load.header.signal;
@@ -49,6 +57,15 @@ module tsr_legal #(
       if (load.fill && (load.pad_before != '0 || load.pad_after != '0 || load.base != '0 || load.dram_offset != '0 ||
                         load.dram_stride != '0))
         load_bad = 1'b1;
+      if (load.packed_) begin
+        if (PackedWeights == 0 || load.space != 3'(tsr_isa_pkg::SpaceWgt) || load.fill || load.pad_before != '0 ||
+            load.pad_after != '0 || load.pad_value != '0 || load.length != 16'(PackedLength) ||
+            load.sp_addr[EntryBits-1:0] != '0 || load.dram_offset[BeatBits-1:0] != '0)
+          load_bad = 1'b1;
+        for (int unsigned k = 0; k < 4; k++) begin
+          if (load.sp_stride[k][EntryBits-1:0] != '0 || load.dram_stride[k][BeatBits-1:0] != '0) load_bad = 1'b1;
+        end
+      end
       store_bad = transfer_bad || (store.space != tsr_isa_pkg::SpaceOut && store.space != tsr_isa_pkg::SpaceAcc);
     end
   end

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The LOAD engine. Enters: LOAD and FENCE instructions. Leaves: read bursts, and byte groups written to a scratchpad. Two
 // sides with a queue of runs between them: the address side walks the nest and sends bursts as far ahead as bursts in
-// flight and the queue allow, also of later instructions; the data side realigns what comes back and writes it.
+// flight and the queue allow, also of later instructions; the data side realigns what comes back and writes it. With
+// PackedWeights the beats of packed runs, which lie as the bus has them, pass tsr_unpack instead: a beat of a header
+// writes nothing, each other one two groups of WGT.
 //
 // Latency: taken in cycle t, first burst at the arbiter in t + 12; a group is written two cycles after its beat has
 // entered the machine; complete_o in the cycle after the last write. Throughput: one group of AxiBytes a cycle, padding
@@ -18,6 +20,9 @@ module tsr_load #(
   parameter int unsigned OutBytes      = 64,
   parameter int unsigned ParamBytes    = 64,
   parameter int unsigned TableBytes    = 64,
+  parameter int unsigned BlockIn       = 8,
+  parameter int unsigned BlockOut      = 8,
+  parameter int unsigned PackedWeights = 0,
   localparam int unsigned OffsetBits = $clog2(AxiBytes),
   localparam int unsigned GroupBits = 22 - OffsetBits
 ) (
@@ -51,6 +56,8 @@ module tsr_load #(
   output logic [GroupBits-1:0]  sp_group_o,
   output logic [8*AxiBytes-1:0] sp_wdata_o,
   output logic [AxiBytes-1:0]   sp_wbe_o,
+  output logic                  sp_pair_o,       // two groups of WGT, with PackedWeights
+  output logic [16*AxiBytes-1:0] sp_pair_wdata_o,
   input  logic                  sp_gnt_i,
   output logic                  issue_o,         // a group is written
   output logic                  stall_memory_o,  // a beat is needed and absent
@@ -59,7 +66,7 @@ module tsr_load #(
   output logic [21:0]           bytes_o          // with these bytes
 );
 
-  logic runs_busy, run_valid, run_ends_unused, run_ready, run_pad, run_last, run_signal, run_none, run_reads, run_continues, run_more;
+  logic runs_busy, run_valid, run_ends_unused, run_ready, run_packed, run_pad, run_last, run_signal, run_none, run_reads, run_continues, run_more;
   logic [63:0] run_dram;
   logic [21:0] run_sp, run_bytes;
   logic [2:0] run_space, run_fault;
@@ -68,12 +75,13 @@ module tsr_load #(
 
   tsr_runs #(
     .JoinBytes(tsr_isa_pkg::TimingTransferJoinBeats * AxiBytes), .AxiBytes(AxiBytes), .InpBytes(InpBytes), .WgtBytes(WgtBytes),
-    .AccBytes(AccBytes), .OutBytes(OutBytes), .ParamBytes(ParamBytes), .TableBytes(TableBytes)
+    .AccBytes(AccBytes), .OutBytes(OutBytes), .ParamBytes(ParamBytes), .TableBytes(TableBytes),
+    .PackedEntry(PackedWeights != 0 ? BlockIn * BlockOut : 0)
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
     .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends_unused), .run_ready_i(run_ready), .run_dram_o(run_dram),
     .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues), .run_more_o(run_more), .run_space_o(run_space),
-    .run_pad_o(run_pad), .run_pad_value_o(run_pad_value), .run_last_o(run_last), .run_signal_o(run_signal), .run_fault_o(run_fault),
+    .run_packed_o(run_packed), .run_pad_o(run_pad), .run_pad_value_o(run_pad_value), .run_last_o(run_last), .run_signal_o(run_signal), .run_fault_o(run_fault),
     .run_pc_o(run_pc)
   );
 
@@ -102,7 +110,8 @@ module tsr_load #(
     logic [OffsetBits-1:0] last_lane;
   } shape_t;
   shape_t run_shape, item_shape;
-  localparam int unsigned ItemBits = 1 + 8 + $bits(run_shape) + 22 + 3 + 1 + 1 + 3 + 32;
+  localparam int unsigned PackedBits = PackedWeights != 0 ? 1 : 0;
+  localparam int unsigned ItemBits = PackedBits + 1 + 8 + $bits(run_shape) + 22 + 3 + 1 + 1 + 3 + 32;
   logic item_valid, item_ready, item_pad, item_last, item_signal;
   logic [7:0] item_pad_value;
   logic [21:0] item_sp;
@@ -115,19 +124,20 @@ module tsr_load #(
     .last_lane_o(run_shape.last_lane)
   );
   logic run_goes;
-  logic [ItemBits-1:0] run_item;
+  logic [ItemBits-1:0] run_item, item;
   assign run_goes = run_valid && (bursts_ready || !run_reads);
   always_comb begin
     if (!tsr_isa_pkg::Simulated) run_item = 'x;
     if (!tsr_isa_pkg::Simulated || run_goes)
-      run_item = {run_pad, run_pad_value, run_shape, run_sp, run_space, run_last, run_signal, run_fault, run_pc};
+      run_item = ItemBits'({run_packed, run_pad, run_pad_value, run_shape, run_sp, run_space, run_last, run_signal, run_fault, run_pc});
   end
   tsr_queue #(.Width(ItemBits), .Depth(tsr_isa_pkg::timing_load_runs_waiting(ReadsInFlight))) u_items (
     .clk_i, .rst_ni, .valid_i(run_goes), .data_i(run_item),
     .ready_o(queue_ready), .valid_o(item_valid),
-    .data_o({item_pad, item_pad_value, item_shape, item_sp, item_space, item_last, item_signal, item_fault, item_pc}),
-    .ready_i(item_ready)
+    .data_o(item), .ready_i(item_ready)
   );
+  assign {item_pad, item_pad_value, item_shape, item_sp, item_space, item_last, item_signal, item_fault, item_pc} =
+      item[ItemBits-PackedBits-1:0];
 
   logic align_ready, align_busy, align_take, group_valid, group_last, group_fire, none_take;
   assign align_take = item_valid && !item_shape.none && align_ready;
@@ -143,13 +153,32 @@ module tsr_load #(
     .group_last_o(group_last), .busy_o(align_busy), .starved_o(stall_memory_o)
   );
 
+  // Packed runs. A header's beat is taken and writes nothing.
+  logic packed_q, header;
+  assign sp_pair_o = packed_q;
+  if (PackedWeights != 0) begin : gen_packed
+    logic unpack_header;
+    always_ff @(posedge clk_i) if (align_take) packed_q <= item[ItemBits-1];
+    assign header = packed_q && unpack_header;
+    tsr_unpack #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut)) u_unpack (
+      .clk_i, .begin_i(align_take), .fire_i(group_fire), .beat_valid_i(packed_q && group_valid), .beat_data_i(r_data_i),
+      .header_o(unpack_header), .groups_o(sp_pair_wdata_o)
+    );
+  end else begin : gen_not_packed
+    assign packed_q = 1'b0;
+    assign header = 1'b0;
+    assign sp_pair_wdata_o = '0;
+    logic unused_packed;
+    assign unused_packed = &{1'b0, run_packed};
+  end
+
   // The run inside u_realign.
   logic last_q, signal_q, error_q, error;
   logic [2:0] space_q;
   logic [GroupBits-1:0] group_q;
   logic [31:0] pc_q;
   assign error = error_q || (r_valid_i && r_ready_o && r_error_i);
-  assign sp_we_o = group_valid;
+  assign sp_we_o = group_valid && !header;
   assign sp_space_o = space_q;
   assign sp_group_o = group_q;
   assign group_fire = group_valid && sp_gnt_i;
@@ -177,8 +206,8 @@ module tsr_load #(
       space_q <= item_space;
       group_q <= item_sp[21:OffsetBits];
       pc_q <= item_pc;
-    end else if (group_fire) begin
-      group_q <= group_q + 1'b1;
+    end else if (group_fire && !header) begin
+      group_q <= group_q + (packed_q ? GroupBits'(2) : GroupBits'(1));
     end
     if (none_take) begin
       complete_signal_q <= item_signal;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A memory with one read port for whole words and one write port for one group of a word, with byte enables, made of one
-// block RAM a group. The simulator gets the same behaviour in one array of which a write touches one group.
+// block RAM a group. With Pairs a write may be of two neighbouring groups. The simulator gets the same behaviour in one array of which a write touches one group.
 //
 // Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
 // written in the same cycle returns the old word. Reset: none, the content is data. Legal: Group a multiple of 8.
@@ -10,6 +10,8 @@ module tsr_ram_groups #(
   parameter int unsigned Groups = 1,
   parameter int unsigned Depth  = 16,
   parameter int unsigned Parity = 0,
+  parameter bit          Pairs  = 1'b0,
+  localparam int unsigned Sides = Pairs ? 2 : 1,
   localparam int unsigned AddressBits = Depth > 1 ? $clog2(Depth) : 1
 ) (
   input  logic                    clk_i,
@@ -20,10 +22,16 @@ module tsr_ram_groups #(
   input  logic                    we_i,
   input  logic [AddressBits-1:0]  waddr_i,
   input  logic [15:0]             wgroup_i,
-  input  logic [Group-1:0]        wdata_i,
-  input  logic [Group/8-1:0]      wparity_i,
-  input  logic [Group/8-1:0]      wbe_i
+  input  logic                    wpair_i,    // groups wgroup_i, which is even, and wgroup_i + 1
+  input  logic [Sides*Group-1:0]  wdata_i,    // with Pairs of an even group, then of an odd one
+  input  logic [Sides*Group/8-1:0] wparity_i,
+  input  logic [Group/8-1:0]      wbe_i       // of each group
 );
+
+  // Whether a group is written.
+  function automatic logic chosen(input int unsigned g, input logic [15:0] group, input logic pair);
+    chosen = Pairs && pair ? group[15:1] == 15'(g / 2) : group == 16'(g);
+  endfunction
 
 `ifdef VERILATOR
   logic [Group*Groups-1:0] mem[Depth]  /* verilator public_flat_rw */;
@@ -42,9 +50,9 @@ module tsr_ram_groups #(
     if (we_i) begin
       merged = mem[waddr_i];
       for (int unsigned g = 0; g < Groups; g++) begin
-        if (wgroup_i == 16'(g)) begin
+        if (chosen(g, wgroup_i, wpair_i)) begin
           for (int unsigned b = 0; b < Group / 8; b++) begin
-            if (wbe_i[b]) merged[Group*g+8*b+:8] = wdata_i[8*b+:8];
+            if (wbe_i[b]) merged[Group*g+8*b+:8] = wdata_i[Group*(g%Sides)+8*b+:8];
           end
         end
       end
@@ -61,8 +69,8 @@ module tsr_ram_groups #(
       written = '0;
       enable = '0;
       for (int unsigned g = 0; g < Groups; g++) begin
-        if (we_i && wgroup_i == 16'(g)) begin
-          written[Group/8*g+:Group/8] = wparity_i;
+        if (we_i && chosen(g, wgroup_i, wpair_i)) begin
+          written[Group/8*g+:Group/8] = wparity_i[Group/8*(g%Sides)+:Group/8];
           enable[Group/8*g+:Group/8] = wbe_i;
         end
       end
@@ -87,7 +95,8 @@ module tsr_ram_groups #(
     tsr_ram_1r1w #(.Width(Group), .Depth(Depth), .Parity(Parity)) u_group (
       .clk_i, .re_i, .raddr_i, .rdata_o(rdata_o[Group*g+:Group]), .rparity_o(parity[Group/8*g+:Group/8]),
       .error_o(errors[g]),
-      .we_i(we_i && wgroup_i == 16'(g)), .waddr_i, .wdata_i, .wparity_i, .wbe_i
+      .we_i(we_i && chosen(g, wgroup_i, wpair_i)), .waddr_i, .wdata_i(wdata_i[Group*(g%Sides)+:Group]),
+      .wparity_i(wparity_i[Group/8*(g%Sides)+:Group/8]), .wbe_i
     );
   end
 `endif

@@ -3,7 +3,8 @@
 // order: runs of contiguous bytes {DRAM address, scratchpad byte, bytes, padding}, neighbours that continue each other
 // on both sides joined; `continues` marks one that continues the run before in DRAM alone, where both begin and end with
 // beats and groups, `more` one before such a run; each instruction's last run carries `last`. A FENCE, or an instruction that fails its range
-// check, is one run of 0 bytes with `last`; after a failed check nothing more is taken until reset.
+// check, is one run of 0 bytes with `last`; after a failed check nothing more is taken until reset. The steps of a packed
+// LOAD are entries: in DRAM as long as its length says, in the scratchpad PackedEntry; its runs count bytes of DRAM.
 //
 // A loop's stride and extent, and where its current iteration began, stand in two small memories: a step reads one loop
 // and writes one loop. The loops inside the one that steps begin anew: they are `fresh`, and what stands for them in the
@@ -20,6 +21,7 @@
 module tsr_runs #(
   parameter int unsigned JoinBytes     = 1024,  // a run of this many bytes is not joined further
   parameter bit          Pads          = 1'b1,  // LOAD; STORE has neither padding nor fill
+  parameter int unsigned PackedEntry   = 0,     // bytes of a WGT entry where LOAD unpacks weights, else 0
   parameter int unsigned AxiBytes      = 8,
   parameter int unsigned InpBytes      = 64,
   parameter int unsigned WgtBytes      = 64,
@@ -48,6 +50,7 @@ module tsr_runs #(
   output logic          run_continues_o,
   output logic          run_more_o,
   output logic [2:0]    run_space_o,
+  output logic          run_packed_o,
   output logic          run_pad_o,
   output logic [7:0]    run_pad_value_o,
   output logic          run_last_o,
@@ -78,7 +81,7 @@ module tsr_runs #(
 
   // What STORE does not have reads as reserved zeros: fill, pads.
   tsr_transfer_range #(
-    .Pads(Pads), .InpBytes(InpBytes), .WgtBytes(WgtBytes), .AccBytes(AccBytes), .OutBytes(OutBytes),
+    .Pads(Pads), .PackedEntry(PackedEntry), .AxiBytes(AxiBytes), .InpBytes(InpBytes), .WgtBytes(WgtBytes), .AccBytes(AccBytes), .OutBytes(OutBytes),
     .ParamBytes(ParamBytes), .TableBytes(TableBytes)
   ) u_range (
     .clk_i, .rst_ni, .start_i(take), .instr_i, .base_o, .base_i, .window_first_i, .window_last_i, .done_o(range_done),
@@ -167,6 +170,9 @@ module tsr_runs #(
   // Padding of loops 0 and 1: whether it precedes, and where the loop stands.
   logic [1:0] before_any_q, before_in_q, after_in_q;
   logic padded_q;  // padding throughout
+  logic packed_q;  // a packed LOAD
+  logic [15:0] sp_length;
+  assign sp_length = packed_q ? 16'(PackedEntry) : length_q;
 
   function automatic logic [1:0] innermost(input logic [Loops-1:1] at_last);
     innermost = !at_last[3] ? 2'd3 : !at_last[2] ? 2'd2 : !at_last[1] ? 2'd1 : 2'd0;
@@ -229,7 +235,7 @@ module tsr_runs #(
   // The run that may still grow.
   localparam int unsigned SpanBits = 50;
   localparam int unsigned OffsetBits = $clog2(AxiBytes);
-  logic held_q, held_pad_q, held_last_q, held_signal_q;
+  logic held_q, held_pad_q, held_packed_q, held_last_q, held_signal_q;
   logic [63:0] held_dram_q;
   logic [SpanBits-1:0] held_dram_end_q;  // what a nest spans is shorter, so that no more is compared
   logic [21:0] held_sp_q, held_sp_end_q, held_bytes_q;
@@ -281,6 +287,7 @@ module tsr_runs #(
       walk_pc_q <= prep_pc_q;
       walk_space_q <= instr.space;
       length_q <= instr.length;
+      packed_q <= PackedEntry != 0 && instr.packed_;
       pad_value_q <= Pads ? instr.pad_value : '0;
       padded_q <= !range_reads;
     end
@@ -290,12 +297,13 @@ module tsr_runs #(
     if (step_take) begin
       held_last_q <= step_last;
       held_dram_end_q <= dram_q[SpanBits-1:0] + SpanBits'(length_q);
-      held_sp_end_q <= sp_q + {6'd0, length_q};
+      held_sp_end_q <= sp_q + {6'd0, sp_length};
       held_bytes_q <= walk_none_q ? '0 : (joins ? held_bytes_q : '0) + {6'd0, length_q};
       if (!joins) begin
         held_dram_q <= dram_q;
         held_sp_q <= sp_q;
         held_pad_q <= step_pad;
+        held_packed_q <= packed_q;
         held_continues_q <= continues;
         held_signal_q <= walk_signal_q;
         held_space_q <= walk_space_q;
@@ -327,6 +335,7 @@ module tsr_runs #(
   assign run_continues_o = held_continues_q;
   assign run_more_o = continues;  // a run that leaves and is not the last has the next step beside it
   assign run_space_o = held_space_q;
+  assign run_packed_o = held_packed_q;
   assign run_pad_o = held_pad_q;
   assign run_pad_value_o = held_pad_value_q;
   assign run_last_o = held_last_q;

@@ -19,6 +19,7 @@ module tsr_scratchpads #(
   parameter int unsigned SecondLanes = 8,
   parameter int unsigned AxiBytes   = 8,
   parameter int unsigned MemoryParity = 0,
+  parameter int unsigned PackedWeights = 0,
   localparam int unsigned GroupBits = 22 - $clog2(AxiBytes),
   localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes,
   localparam int unsigned TableParts = (TableBytes + 2) / 3,
@@ -77,6 +78,8 @@ module tsr_scratchpads #(
   input  logic [GroupBits-1:0]    load_group_i,
   input  logic [8*AxiBytes-1:0]   load_wdata_i,
   input  logic [AxiBytes-1:0]     load_wbe_i,
+  input  logic                    load_pair_i,   // two groups of WGT, with PackedWeights
+  input  logic [16*AxiBytes-1:0]  load_pair_wdata_i,
   output logic                    load_gnt_o,
   output logic                    table_we_o,
   output logic [21-$clog2(TableBytes):0] table_waddr_o,  // in TableBytes
@@ -225,10 +228,25 @@ module tsr_scratchpads #(
 
   // WGT.
   logic [8*WgtWordBytes-1:0] wgt_word;
-  tsr_ram_groups #(.Group(8 * AxiBytes), .Groups(WgtGroups), .Depth(WgtWords), .Parity(MemoryParity)) u_wgt (
+  localparam int unsigned WgtSides = PackedWeights != 0 ? 2 : 1;
+  logic [8*WgtSides*AxiBytes-1:0] wgt_wdata;
+  logic [WgtSides*AxiBytes-1:0] wgt_wparity;
+  if (PackedWeights != 0) begin : gen_pairs
+    if (WgtEntries != 1 || WgtGroups < 2) $error("tsr_scratchpads: PackedWeights needs WGT entries of two groups");
+    assign wgt_wdata = load_pair_i ? load_pair_wdata_i : {2{load_wdata_i}};
+    tsr_ram_parity #(.Bytes(2 * AxiBytes), .Parity(MemoryParity)) u_parity (.word_i(wgt_wdata), .parity_o(wgt_wparity));
+  end else begin : gen_no_pairs
+    assign wgt_wdata = load_wdata_i;
+    assign wgt_wparity = load_parity;
+    logic unused_pair;
+    assign unused_pair = &{1'b0, load_pair_i, load_pair_wdata_i};
+  end
+  tsr_ram_groups #(
+    .Group(8 * AxiBytes), .Groups(WgtGroups), .Depth(WgtWords), .Parity(MemoryParity), .Pairs(PackedWeights != 0)
+  ) u_wgt (
     .clk_i, .re_i(gemm_wgt_req_i), .raddr_i(WgtBits'(32'(gemm_wgt_addr_i) / WgtEntries)), .rdata_o(wgt_word),
     .error_o(wgt_error), .we_i(load_wgt), .waddr_i(WgtBits'(32'(load_group_i) / WgtGroups)), .wgroup_i(16'(32'(load_group_i) % WgtGroups)),
-    .wdata_i(load_wdata_i), .wparity_i(load_parity), .wbe_i(load_wbe_i)
+    .wpair_i(load_pair_i), .wdata_i(wgt_wdata), .wparity_i(wgt_wparity), .wbe_i(load_wbe_i)
   );
   tsr_entry #(.Width(8 * WgtBytes), .Entries(WgtEntries)) u_gemm_wgt (
     .clk_i, .req_i(gemm_wgt_req_i), .entry_i(gemm_wgt_addr_i), .word_i(wgt_word), .entry_o(gemm_wgt_rdata_o)
@@ -313,7 +331,7 @@ module tsr_scratchpads #(
   tsr_ram_groups #(.Group(8 * AxiBytes), .Groups(ParamGroups), .Depth(ParamWords), .Parity(MemoryParity)) u_param (
     .clk_i, .re_i(alu_param_req_i), .raddr_i(ParamBits'(32'(alu_param_addr_i) / ParamEntries)), .rdata_o(param_word),
     .error_o(param_error), .we_i(load_param), .waddr_i(ParamBits'(32'(load_group_i) / ParamGroups)),
-    .wgroup_i(16'(32'(load_group_i) % ParamGroups)), .wdata_i(load_wdata_i), .wparity_i(load_parity),
+    .wgroup_i(16'(32'(load_group_i) % ParamGroups)), .wpair_i(1'b0), .wdata_i(load_wdata_i), .wparity_i(load_parity),
     .wbe_i(load_wbe_i)
   );
   tsr_entry #(.Width(8 * ParamBytes), .Entries(ParamEntries), .AddressBits(10)) u_param_entry (

@@ -57,7 +57,7 @@ module tsr_store #(
   output logic [21:0]           bytes_o          // with these bytes
 );
 
-  logic runs_busy, run_valid, run_ends, run_ready, run_pad_unused, run_last, run_signal, run_none, run_continues_unused, run_more_unused;
+  logic runs_busy, run_valid, run_ends, run_ready, run_packed_unused, run_pad_unused, run_last, run_signal, run_none, run_continues_unused, run_more_unused;
   logic [63:0] run_dram;
   logic [21:0] run_sp, run_bytes;
   logic [2:0] run_space, run_fault;
@@ -71,7 +71,7 @@ module tsr_store #(
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
     .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends), .run_ready_i(run_ready), .run_dram_o(run_dram),
     .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues_unused), .run_more_o(run_more_unused), .run_space_o(run_space),
-    .run_pad_o(run_pad_unused),
+    .run_packed_o(run_packed_unused), .run_pad_o(run_pad_unused),
     .run_pad_value_o(run_pad_value_unused), .run_last_o(run_last), .run_signal_o(run_signal),
     .run_fault_o(run_fault), .run_pc_o(run_pc)
   );

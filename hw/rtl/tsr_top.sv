@@ -26,7 +26,8 @@ module tsr_top #(
   parameter int unsigned StoreQueue     = 16,
   parameter int unsigned ReadsInFlight  = 16,
   parameter int unsigned WritesInFlight = 8,
-  parameter int unsigned MemoryParity   = 0
+  parameter int unsigned MemoryParity   = 0,
+  parameter int unsigned PackedWeights  = 0
 ) (
   input  logic                  clk_i,
   input  logic                  rst_ni,
@@ -103,7 +104,7 @@ module tsr_top #(
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
     .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
     .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue), .ReadsInFlight(ReadsInFlight),
-    .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity)
+    .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity), .PackedWeights(PackedWeights)
   ) u_control (
     .clk_i, .rst_ni, .s_awvalid_i, .s_awready_o, .s_awaddr_i, .s_wvalid_i, .s_wready_o, .s_wdata_i, .s_wstrb_i,
     .s_bvalid_o, .s_bready_i, .s_bresp_o, .s_arvalid_i, .s_arready_o, .s_araddr_i, .s_rvalid_o, .s_rready_i,
@@ -126,7 +127,7 @@ module tsr_top #(
   logic fetch_held, fetch_finish, finish_take, fetch_fault, fetch_issue, fetch_stall;
   logic [2:0] fetch_code;
 
-  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes)) u_fetch (
+  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes), .PackedWeights(PackedWeights)) u_fetch (
     .clk_i, .rst_ni(program_rst_n), .run_i(run && !fault), .program_address_i(program_address),
     .instruction_count_i(instruction_count), .window_first_i(window_first), .window_last_i(window_last),
     .ar_valid_o(fetch_ar_valid), .ar_ready_i(fetch_ar_ready), .ar_addr_o(fetch_ar_addr), .ar_len_o(fetch_ar_len),
@@ -139,28 +140,30 @@ module tsr_top #(
   // A queue keeps the bits that its engine's instructions have. Header and program counter are looked at while a word
   // waits, the rest when the engine takes it; of LOAD and STORE the rest is that of the word they took last.
   localparam int unsigned HeaderBits = tsr_isa_pkg::HeaderBits;
+  // The highest bit of a LOAD is `packed`, which is 0 without PackedWeights.
+  localparam int unsigned LoadQueueBits = tsr_isa_pkg::LoadQueueBits - (PackedWeights != 0 ? 0 : 1);
   logic [511:0] load_word, gemm_word, alu_word, store_word;
   logic [4*512-1:0] head_word;  // the four, for assertions
   assign head_word = {store_word, alu_word, gemm_word, load_word};
-  logic [31+tsr_isa_pkg::LoadQueueBits:0] load_data;
+  logic [31+LoadQueueBits:0] load_data;
   logic [31+tsr_isa_pkg::GemmQueueBits:0] gemm_data;
   logic [31+tsr_isa_pkg::AluQueueBits:0] alu_data;
   logic [31+tsr_isa_pkg::StoreQueueBits:0] store_data;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {load_data, gemm_data, alu_data, store_data} = 'x;
     if (!tsr_isa_pkg::Simulated || push_valid != '0) begin
-      load_data = {fetch_word[tsr_isa_pkg::LoadQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
+      load_data = {fetch_word[LoadQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
       gemm_data = {fetch_word[tsr_isa_pkg::GemmQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
       alu_data = {fetch_word[tsr_isa_pkg::AluQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
       store_data = {fetch_word[tsr_isa_pkg::StoreQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
     end
   end
   logic [127:0] head_pc;
-  assign load_word[511:tsr_isa_pkg::LoadQueueBits] = '0;
-  tsr_queue #(.Width(32 + tsr_isa_pkg::LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeaderBits), .ShownBits(32), .Held(1'b1)) u_load_queue (
+  assign load_word[511:LoadQueueBits] = '0;
+  tsr_queue #(.Width(32 + LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeaderBits), .ShownBits(32), .Held(1'b1)) u_load_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Load]), .ready_o(push_ready[Load]),
     .data_i(load_data), .valid_o(head_valid[Load]),
-    .data_o({load_word[tsr_isa_pkg::LoadQueueBits-1:HeaderBits], head_pc[32*Load+:32], load_word[HeaderBits-1:0]}),
+    .data_o({load_word[LoadQueueBits-1:HeaderBits], head_pc[32*Load+:32], load_word[HeaderBits-1:0]}),
     .ready_i(head_pop[Load])
   );
   assign gemm_word[511:tsr_isa_pkg::GemmQueueBits] = '0;
@@ -258,6 +261,8 @@ module tsr_top #(
   logic [GroupBits-1:0] load_group, store_group;
   logic [8*AxiBytes-1:0] load_wdata, store_rdata;
   logic [AxiBytes-1:0] load_wbe;
+  logic load_pair;
+  logic [16*AxiBytes-1:0] load_pair_wdata;
   localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes;
   logic [21-$clog2(TableBytes):0] table_waddr;
   logic [8*TableBytes-1:0] table_wdata;
@@ -271,7 +276,8 @@ module tsr_top #(
   tsr_load #(
     .AxiBytes(AxiBytes), .ReadsInFlight(ReadsInFlight), .InpBytes(InpEntry * InpDepth),
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
-    .ParamBytes(ParamEntry * ParamDepth), .TableBytes(256 * TableCount)
+    .ParamBytes(ParamEntry * ParamDepth), .TableBytes(256 * TableCount), .BlockIn(BlockIn), .BlockOut(BlockOut),
+    .PackedWeights(PackedWeights)
   ) u_load (
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Load]), .instr_i(load_word),
     .instr_pc_i(head_pc[32*Load+:32]), .instr_ready_o(instr_ready[Load]), .busy_o(busy[Load]), .complete_o(complete[Load]),
@@ -280,7 +286,7 @@ module tsr_top #(
     .window_first_i(window_first), .window_last_i(window_last), .ar_valid_o(load_ar_valid),
     .ar_ready_i(load_ar_ready), .ar_addr_o(load_ar_addr), .ar_len_o(load_ar_len), .ar_grows_o(load_ar_grows), .r_valid_i(load_r_valid),
     .r_ready_o(load_r_ready), .r_data_i(r_data), .r_error_i(r_error), .sp_we_o(load_we), .sp_space_o(load_space),
-    .sp_group_o(load_group), .sp_wdata_o(load_wdata), .sp_wbe_o(load_wbe), .sp_gnt_i(load_gnt), .issue_o(issue[0]),
+    .sp_group_o(load_group), .sp_wdata_o(load_wdata), .sp_wbe_o(load_wbe), .sp_pair_o(load_pair), .sp_pair_wdata_o(load_pair_wdata), .sp_gnt_i(load_gnt), .issue_o(issue[0]),
     .stall_memory_o(stall_memory[0]), .stall_port_o(stall_port[0]), .bytes_valid_o(load_bytes_valid), .bytes_o(load_bytes)
   );
 
@@ -353,7 +359,7 @@ module tsr_top #(
   tsr_scratchpads #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
     .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes),
-    .MemoryParity(MemoryParity)
+    .MemoryParity(MemoryParity), .PackedWeights(PackedWeights)
   ) u_scratchpads (
     .clk_i, .gemm_inp_req_i(gemm_inp_req), .gemm_inp_addr_i(gemm_inp_addr), .gemm_inp_rdata_o(gemm_inp_rdata),
     .gemm_wgt_req_i(gemm_wgt_req), .gemm_wgt_addr_i(gemm_wgt_addr), .gemm_wgt_rdata_o(gemm_wgt_rdata),
@@ -370,7 +376,7 @@ module tsr_top #(
     .alu_param_req_i(alu_param_req),
     .alu_param_addr_i(alu_param_addr), .alu_param_rdata_o(alu_param_rdata), .load_we_i(load_we),
     .load_space_i(load_space), .load_group_i(load_group), .load_wdata_i(load_wdata), .load_wbe_i(load_wbe),
-    .load_gnt_o(load_gnt), .table_we_o(table_we), .table_waddr_o(table_waddr), .table_wdata_o(table_wdata), .table_wbe_o(table_wbe), .store_req_i(store_req), .store_acc_i(store_acc),
+    .load_pair_i(load_pair), .load_pair_wdata_i(load_pair_wdata), .load_gnt_o(load_gnt), .table_we_o(table_we), .table_waddr_o(table_waddr), .table_wdata_o(table_wdata), .table_wbe_o(table_wbe), .store_req_i(store_req), .store_acc_i(store_acc),
     .store_group_i(store_group), .store_gnt_o(store_gnt), .store_rdata_o(store_rdata), .parity_error_o(pads_parity)
   );
 

@@ -8,13 +8,15 @@
 //
 // An address that passes 0 or 2^64 makes the lowest one exceed the highest one, since what a nest spans is below 2^50: the
 // carries of the sums tell. In the scratchpad a product beyond 22 bits is out of any range, so that sums of 26 bits do. DRAM addresses are modulo
-// 2^64.
+// 2^64. A packed LOAD, whose strides are of whole beats, has to begin with one.
 //
 // Latency: start_i in cycle t, done_o and the rest from t + TimingTransferPrepare on, until the next start. The
 // instruction must stay until then. loop_o leave in t + 2 to t + 5, the innermost one first. Reset: synchronous, active
 // low. Timing: a product between two registers, or a sum of 49 bits.
 module tsr_transfer_range #(
   parameter bit          Pads       = 1'b1,  // LOAD, whose loops 0 and 1 have padding without DRAM addresses
+  parameter int unsigned PackedEntry = 0,   // bytes of a WGT entry where LOAD unpacks weights, else 0
+  parameter int unsigned AxiBytes   = 8,
   parameter int unsigned InpBytes   = 64,
   parameter int unsigned WgtBytes   = 64,
   parameter int unsigned AccBytes   = 64,
@@ -155,6 +157,10 @@ module tsr_transfer_range #(
   assign wraps = counts_q && carry_q != negative_q && edge_q;
 
   logic sp_negative, sp_far_q, empty_q;
+  logic packed_load;
+  logic [15:0] sp_length;
+  assign packed_load = PackedEntry != 0 && instr.packed_;
+  assign sp_length = packed_load ? 16'(PackedEntry) : instr.length;
   logic signed [25:0] sp_low_q, sp_high_q, sp_from, sp_add, sp_sum;
   assign sp_negative = products && sp_product_q[Products-2][38];
   always_comb begin
@@ -164,7 +170,7 @@ module tsr_transfer_range #(
     if (!tsr_isa_pkg::Simulated || active) begin
       sp_from = begins ? '0 : sp_negative ? sp_low_q : sp_high_q;
       sp_add = begins ? $signed({4'd0, instr.sp_addr})
-                      : ends ? $signed({10'd0, instr.length}) : 26'(sp_product_q[Products-2]);
+                      : ends ? $signed({10'd0, sp_length}) : 26'(sp_product_q[Products-2]);
       sp_sum = sp_from + sp_add;
     end
   end
@@ -203,7 +209,8 @@ module tsr_transfer_range #(
   always_ff @(posedge clk_i) begin
     if (phase_q == Compare) begin
       sp_bad_q <= sp_far_q || sp_low_q < 0 || sp_high_q > limit;
-      dram_bad_q <= !empty_q && (low_q < window_first_i || high_q > window_last_i || wrapped_q || wraps);
+      dram_bad_q <= !empty_q && (low_q < window_first_i || high_q > window_last_i || wrapped_q || wraps ||
+                                 (packed_load && low_q[$clog2(AxiBytes)-1:0] != '0));
     end
   end
 

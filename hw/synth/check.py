@@ -153,11 +153,13 @@ def check_templates(folder):
         ("tsr_ram_1r1w", "-chparam Width 16 -chparam Depth 2 -chparam Parity 1"),
         ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2 -chparam Parity 1"),
         ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Parity 1"),
+        ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Pairs 1"),
+        ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Pairs 1 -chparam Parity 1"),
         ("equal_tables", "-chparam TableBytes 4 -chparam Lanes 2"),
         ("equal_tables", "-chparam TableBytes 4 -chparam Lanes 1 -chparam Parity 1"),
         ("equal_tables", "-chparam TableBytes 8 -chparam Lanes 1"),
     ):
-        name = module + (" with parity" if "Parity" in chosen else "")
+        name = module + (" with pairs" if "Pairs" in chosen else "") + (" with parity" if "Parity" in chosen else "")
         commands = []
         for form, macro in (("simulated", "-DVERILATOR"), ("made", "")):
             commands += [

@@ -63,6 +63,7 @@ def parameters(name):
         "ReadsInFlight": c["reads_in_flight"],
         "WritesInFlight": c["writes_in_flight"],
         "MemoryParity": c.get("memory_parity", 0),
+        "PackedWeights": c.get("packed_weights", 0),
     }
 
 

@@ -29,6 +29,7 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 )toml"},
       {"npu1024", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu1024: 1 x 32 x 32 multiply-accumulates a cycle, 256-bit AXI.
@@ -52,6 +53,7 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 )toml"},
       {"npu256", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI.
@@ -75,6 +77,7 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 )toml"},
       {"npu256t", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256t: npu256 with row lanes: softmax and normalisations of transformers.
@@ -98,6 +101,7 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 )toml"},
       {"npu256w", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256w: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI.
@@ -121,6 +125,7 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 )toml"},
       {"npu64", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu64: 1 x 8 x 8 multiply-accumulates a cycle, 64-bit AXI.
@@ -144,6 +149,7 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 )toml"},
       {"pynq_z2", R"toml(# SPDX-License-Identifier: Apache-2.0
 # pynq_z2: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI, in the block RAM of a Zynq-7020 (Pynq-Z2).
@@ -167,6 +173,7 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 )toml"},
       {"ultra96", R"toml(# SPDX-License-Identifier: Apache-2.0
 # ultra96: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI, for the ZU3EG of an Ultra96.
@@ -190,6 +197,7 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 )toml"},
   };
   return kConfigs;

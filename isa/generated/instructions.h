@@ -152,7 +152,7 @@ struct Fence {
   bool operator==(const Fence&) const = default;
 };
 
-/// Copies runs of bytes from DRAM to a scratchpad, or fills. Loops 0 and 1 may begin and end with padding.
+/// Copies runs of bytes from DRAM to a scratchpad, or fills, or unpacks weights of 4 bits. Loops 0 and 1 may begin and end with padding.
 struct Load {
   Header header;
   Space space = Space::kInp;  // Destination.
@@ -167,6 +167,7 @@ struct Load {
   std::array<uint16_t, 2> pad_before{};  // Leading iterations of loop 0 and 1 that write pad_value; DRAM addresses count from the first iteration that is not padding.
   std::array<uint16_t, 2> pad_after{};  // Trailing iterations of loop 0 and 1 that write pad_value.
   uint8_t pad_value = 0;  // The byte written for padding.
+  bool packed = false;  // Each run is a packed WGT entry: weights of 4 bits, which become bytes. For machines with `packed_weights` = 1.
   bool operator==(const Load&) const = default;
 };
 
@@ -348,7 +349,7 @@ inline constexpr std::array<BitRange, 1> kFenceReserved{{
     {66, 446},
 }};
 
-inline constexpr std::array<Field, 12> kLoadFields{{
+inline constexpr std::array<Field, 13> kLoadFields{{
     {"space", 64, 3, 0, 3, FieldKind::kEnum, 0, kSpaceNames,
      "Destination."},
     {"fill", 67, 1, 0, 1, FieldKind::kBool, 0, {},
@@ -373,10 +374,12 @@ inline constexpr std::array<Field, 12> kLoadFields{{
      "Trailing iterations of loop 0 and 1 that write pad_value."},
     {"pad_value", 474, 8, 0, 8, FieldKind::kUnsigned, 0, {},
      "The byte written for padding."},
+    {"packed", 482, 1, 0, 1, FieldKind::kBool, 0, {},
+     "Each run is a packed WGT entry: weights of 4 bits, which become bytes. For machines with `packed_weights` = 1."},
 }};
 
 inline constexpr std::array<BitRange, 1> kLoadReserved{{
-    {482, 30},
+    {483, 29},
 }};
 
 inline constexpr std::array<Field, 8> kStoreFields{{
@@ -613,7 +616,7 @@ inline constexpr std::array<InstructionInfo, 8> kInstructions{{
     {"fence", 2, "field", kFenceFields, kFenceReserved,
      "Does nothing on its engine but wait and signal: for more than three conditions."},
     {"load", 3, "load", kLoadFields, kLoadReserved,
-     "Copies runs of bytes from DRAM to a scratchpad, or fills. Loops 0 and 1 may begin and end with padding."},
+     "Copies runs of bytes from DRAM to a scratchpad, or fills, or unpacks weights of 4 bits. Loops 0 and 1 may begin and end with padding."},
     {"store", 4, "store", kStoreFields, kStoreReserved,
      "Copies runs of bytes from OUT or ACC to DRAM."},
     {"gemm", 5, "gemm", kGemmFields, kGemmReserved,
@@ -654,6 +657,7 @@ void visit_fields(Self& instruction, Visitor&& visit) {
   visit(kLoadFields[9], instruction.pad_before);
   visit(kLoadFields[10], instruction.pad_after);
   visit(kLoadFields[11], instruction.pad_value);
+  visit(kLoadFields[12], instruction.packed);
 }
 
 template <typename Self, typename Visitor>

@@ -59,7 +59,8 @@ void describe(const Fence& i, Builder& to) {
 template <typename Builder>
 void describe(const Load& i, Builder& to) {
   to.nest(i.extent, 0, i.pad_before, i.pad_after);
-  to.bytes({"destination", "sp_addr", true}, i.space, i.sp_addr, AllLoops{i.sp_stride}, i.length);
+  if (!i.packed) to.bytes({"destination", "sp_addr", true}, i.space, i.sp_addr, AllLoops{i.sp_stride}, i.length);
+  if (i.packed) to.sized({"weights", "sp_addr", true}, Space::kWgt, i.sp_addr, AllLoops{i.sp_stride}, &MachineConfig::wgt_entry_bytes);
   if (!i.fill) to.dram({"source", "dram_offset", false}, i.base, i.dram_offset, InsideLoops{i.dram_stride}, i.length);
 }
 

@@ -134,6 +134,9 @@ inline constexpr uint32_t kConfigRowLanes = 0x14c;
 /// 1: reads of the scratchpads check a parity bit for each byte.
 inline constexpr uint32_t kConfigMemoryParity = 0x150;
 
+/// 1: LOAD unpacks weights of 4 bits.
+inline constexpr uint32_t kConfigPackedWeights = 0x154;
+
 /// Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
 inline constexpr uint32_t kCycles = 0x200;
 
@@ -191,7 +194,7 @@ struct Register {
   std::string_view doc;
 };
 
-inline constexpr std::array<Register, 44> kRegisters{{
+inline constexpr std::array<Register, 45> kRegisters{{
     {"ap_ctrl", 0x000, 32, "rw", 0, 4, 0x0u, "",
      "Block control in the layout of AP_CTRL_HS."},
     {"gie", 0x004, 32, "rw", 0, 4, 0x0u, "",
@@ -256,6 +259,8 @@ inline constexpr std::array<Register, 44> kRegisters{{
      "Lanes of the ALU's rows; 0: it has no row_reduce and no row_map."},
     {"config_memory_parity", 0x150, 32, "ro", 0, 4, 0x0u, "memory_parity",
      "1: reads of the scratchpads check a parity bit for each byte."},
+    {"config_packed_weights", 0x154, 32, "ro", 0, 4, 0x0u, "packed_weights",
+     "1: LOAD unpacks weights of 4 bits."},
     {"cycles", 0x200, 64, "ro", 0, 8, 0x0u, "",
      "Clock cycles from start to done. All counters are cleared by ap_start and stable once done."},
     {"instructions", 0x208, 64, "ro", 0, 8, 0x0u, "",

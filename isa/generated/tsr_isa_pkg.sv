@@ -147,9 +147,10 @@ package tsr_isa_pkg;
   localparam int unsigned FenceEngineLsb = 64;
   localparam int unsigned FenceEngineWidth = 2;
 
-  // Copies runs of bytes from DRAM to a scratchpad, or fills. Loops 0 and 1 may begin and end with padding.
+  // Copies runs of bytes from DRAM to a scratchpad, or fills, or unpacks weights of 4 bits. Loops 0 and 1 may begin and end with padding.
   typedef struct packed {
-    logic [29:0] reserved_482;  // must be 0
+    logic [28:0] reserved_483;  // must be 0
+    logic packed_;
     logic [7:0] pad_value;
     logic [1:0][11:0] pad_after;
     logic [1:0][11:0] pad_before;
@@ -200,6 +201,8 @@ package tsr_isa_pkg;
   localparam int unsigned LoadPadAfterCount = 2;
   localparam int unsigned LoadPadValueLsb = 474;
   localparam int unsigned LoadPadValueWidth = 8;
+  localparam int unsigned LoadPackedLsb = 482;
+  localparam int unsigned LoadPackedWidth = 1;
 
   // Copies runs of bytes from OUT or ACC to DRAM.
   typedef struct packed {
@@ -563,7 +566,7 @@ package tsr_isa_pkg;
     bad = {row_map_bad, row_reduce_bad, alu_bad, gemm_bad, store_bad, load_bad, fence_bad, finish_bad};
     if (word[511:64] != 448'd0) bad[0] = 1'b1;  // finish
     if (word[511:66] != 446'd0) bad[1] = 1'b1;  // fence
-    if (word[511:482] != 30'd0 ||
+    if (word[511:483] != 29'd0 ||
         word[66:64] == 3'd6 ||
         word[66:64] == 3'd7) bad[2] = 1'b1;  // load
     if (word[67:67] != 1'd0 ||
@@ -609,7 +612,7 @@ package tsr_isa_pkg;
     engine_of = engine;
   endfunction
 
-  localparam int unsigned LoadQueueBits = 482;  // of the words in the queue of LOAD: the others are 0
+  localparam int unsigned LoadQueueBits = 483;  // of the words in the queue of LOAD: the others are 0
 
   // Which instruction of LOAD an opcode is, one bit each: {load, fence}. An engine unpacks all bits, so that one more
   // instruction does not fit where the engine has not been told what to do with it.
@@ -691,6 +694,7 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegConfigSecondLanes = 12'h148;  // Lanes of the ALU's second operation.
   localparam logic [11:0] RegConfigRowLanes = 12'h14c;  // Lanes of the ALU's rows; 0: it has no row_reduce and no row_map.
   localparam logic [11:0] RegConfigMemoryParity = 12'h150;  // 1: reads of the scratchpads check a parity bit for each byte.
+  localparam logic [11:0] RegConfigPackedWeights = 12'h154;  // 1: LOAD unpacks weights of 4 bits.
   localparam logic [11:0] RegCycles = 12'h200;  // Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
   localparam logic [11:0] RegInstructions = 12'h208;  // Instructions dispatched or executed by FETCH.
   localparam logic [11:0] RegBytesRead = 12'h210;  // Bytes of DRAM read, instructions included.

@@ -321,6 +321,8 @@ def _operand_call(o):
         where = f"{pascal(o.loops)}Loops{{i.{o.stride.name}}}"
     if o.base_field:
         return f"to.dram({what}, {memory}, {address}, {where}, i.{o.length.name});"
+    if isinstance(o.length, str):
+        return f"to.sized({what}, {memory}, {address}, {where}, &MachineConfig::{o.length});"
     if o.unit == "bytes":
         return f"to.bytes({what}, {memory}, {address}, {where}, i.{o.length.name});"
     return f"to.entries({what}, {memory}, {address}, {where}, {o.length or 0});"

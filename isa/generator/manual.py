@@ -82,7 +82,9 @@ def _operand_row(instruction, o):
         "inside": "all, iterations without padding",
         "index": f"the one that `{o.index_field.name if o.index_field else ''}` names: its index is added",
     }[o.loops]
-    if o.unit == "bytes":
+    if isinstance(o.length, str):
+        unit = f"`{o.length}` of the configuration"
+    elif o.unit == "bytes":
         unit = f"`{o.length.name}` bytes"
     else:
         unit = f"{o.length} bytes of an entry" if o.length else "an entry"

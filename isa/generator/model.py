@@ -80,7 +80,7 @@ class Operand:
     loops: str  # all, outer, inside, none, index
     index_field: Field | None
     stride: Field | None
-    length: Field | int | None  # None: a whole entry
+    length: Field | str | int | None  # str: a size of the configuration; None: a whole entry
     when: tuple  # of Term
     doc: str
 
@@ -200,6 +200,8 @@ def _check_all_claimed(owners, bits, where):
 # What `work` may count, and the quantities of a configuration it may multiply, beside numbers of timing.toml.
 COUNTS = ("macs", "vectors", "steps", "pauses")
 QUANTITIES = ("batch", "block_in", "block_out", "lanes")
+# Sizes of a configuration, in bytes, that an access may have.
+SIZES = ("inp_entry_bytes", "wgt_entry_bytes", "acc_entry_bytes", "out_entry_bytes", "param_entry_bytes")
 
 
 class _Operands:
@@ -299,7 +301,12 @@ class _Operands:
         length = table.get("length")
         if unit == "bytes":
             _require(isinstance(length, str), f"{where}: bytes need a field with the length")
-            length = self.field(length, where, ("unsigned",), 0)
+            if length.startswith("config:"):
+                length = length[7:]
+                _require(length in SIZES, f"{where}: {length} is none of the sizes {', '.join(SIZES)}")
+                _require(base_field is None, f"{where}: DRAM's length does not depend on the configuration")
+            else:
+                length = self.field(length, where, ("unsigned",), 0)
         else:
             _require(
                 length is None or (isinstance(length, int) and length > 0),

@@ -11,7 +11,7 @@ with the member `loop`.
 from .cpp import pascal
 from .model import SpecError
 
-KEYWORDS = {"table"}  # field names that are keywords of SystemVerilog; their members end in an underscore
+KEYWORDS = {"table", "packed"}  # field names that are keywords of SystemVerilog; their members end in an underscore
 
 
 def _member(name):

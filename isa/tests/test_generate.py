@@ -25,6 +25,7 @@ sys.dont_write_bytecode = True
 
 import generate
 import tessera_isa
+from generator import sv
 from generator.model import SpecError, build_isa
 from generator.registers import build_map
 from generator.timing import build_timing, chapter, evaluate, header, localparams, revise
@@ -216,6 +217,8 @@ class OperandRefusals(SpecTest):
             "alu", "source", "memory", "field:second_op", "enum second_op names add, max, mul, none, which is no memory"
         )
         self.refuse_change("load", "source", "length", "sp_stride", "sp_stride is signed and must be unsigned")
+        self.refuse_change("load", "weights", "length", "config:beat", "beat is none of the sizes inp_entry_bytes")
+        self.refuse_change("load", "source", "length", "config:wgt_entry_bytes", "DRAM's length does not depend")
 
     def test_words_must_be_known(self):
         self.refuse_change("gemm", "weights", "memory", "weights", "no memory weights")
@@ -590,7 +593,7 @@ class SystemVerilog(unittest.TestCase):
             body.append(f"  tsr_isa_pkg::{name}_t u_{name};\n  assign u_{name} = word_i;")
             for key, field in fields.items():
                 bits = field[1] * max(1, field[2])
-                member = key + "_" if key == "table" else key
+                member = key + "_" if key in sv.KEYWORDS else key
                 ports.append(f"output logic [{bits - 1}:0] {name}_{key}_o")
                 body.append(f"  assign {name}_{key}_o = u_{name}.{member};")
             for _ in range(3):

@@ -42,7 +42,8 @@ class Collector {
       from.push_back({inside, i.dram_stride[k]});
     }
     if (reads) dram(false, i.base, i.dram_offset, i.length, std::move(from));
-    add(i.space, true, i.sp_addr, i.length, std::move(to));
+    const int64_t written = i.packed ? int64_t{config_.block_in} * config_.block_out : i.length;
+    add(i.space, true, i.sp_addr, static_cast<uint64_t>(written), std::move(to));
   }
 
   void collect(const isa::Store& i) {

@@ -72,7 +72,14 @@ class Executor {
       if (lowest == nullptr) return isa::Fault::kDramRange;
       dram = lowest + (static_cast<int64_t>(load.dram_offset) - range->lowest);
     }
-    run_load(load, machine_.scratchpads.bytes(load.space).data(), dram);
+    uint8_t* scratchpad = machine_.scratchpads.bytes(load.space).data();
+    if (load.packed) {
+      const uint64_t first = request_.bases[load.base] + load.dram_offset;
+      if (!isa::dram_aligned(load, machine_.config, first)) return isa::Fault::kDramRange;
+      run_packed_load(load, machine_.config, scratchpad, dram);
+    } else {
+      run_load(load, scratchpad, dram);
+    }
     if (load.space == isa::Space::kWgt) weights_written(load);
     return isa::Fault::kNone;
   }

@@ -117,6 +117,28 @@ void run_load(const isa::Load& load, uint8_t* scratchpad, const uint8_t* dram) {
   }
 }
 
+void run_packed_load(const isa::Load& load, const isa::MachineConfig& config, uint8_t* weights, const uint8_t* dram) {
+  Runs entries;
+  for (int k = 0; k < kLoops; ++k) {
+    entries.extent[k] = load.extent[k];
+    entries.to_stride[k] = load.sp_stride[k];
+    entries.from_stride[k] = load.dram_stride[k];
+  }
+  const int header = config.packed_header_bytes(), row_bytes = config.block_in / 2;
+  entries.for_each([&](int64_t to_at, int64_t from_at) {
+    const uint8_t* scales = dram + from_at;
+    const uint8_t* from = scales + header;
+    uint8_t* to = weights + load.sp_addr + to_at;
+    for (int row = 0; row < config.block_out; ++row) {
+      const int scale = 1 + (scales[row / 2] >> (row % 2 * 4) & 15);
+      for (int n = 0; n < row_bytes; ++n, ++from) {
+        *to++ = static_cast<uint8_t>(((*from & 15) ^ 8) * scale - 8 * scale);
+        *to++ = static_cast<uint8_t>(((*from >> 4) ^ 8) * scale - 8 * scale);
+      }
+    }
+  });
+}
+
 void run_store(const isa::Store& store, const uint8_t* scratchpad, uint8_t* dram) {
   Runs runs;
   for (int k = 0; k < kLoops; ++k) {

@@ -85,7 +85,8 @@ Queued* Engine::take(Cycle now) {
       const uint64_t base = request.bases[static_cast<size_t>(range->base)];
       const uint64_t first = base + static_cast<uint64_t>(range->lowest);
       const uint64_t last = base + static_cast<uint64_t>(range->highest);
-      if (first < request.window_first || last > request.window_last || first > last) {
+      if (first < request.window_first || last > request.window_last || first > last ||
+          !isa::dram_aligned(taken_.instruction, context_.config, first)) {
         item.fault = isa::Fault::kDramRange;
       } else if (find_dram(request.dram, first, last - first + 1) != nullptr) {
         npu_.execute(item.pc, taken_.instruction);

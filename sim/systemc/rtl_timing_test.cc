@@ -213,6 +213,46 @@ TEST(SystemcMicro, LoadsRequestedTogether) {
       60, 0.005);
 }
 
+/// npu64 with row lanes and weights of 4 bits.
+isa::MachineConfig machine_with_rows() {
+  isa::MachineConfig config = isa::find_config("npu64");
+  config.name = "rows";
+  config.row_lanes = 2;
+  config.packed_weights = 1;
+  return config;
+}
+
+// Packed entries that join to runs, that are requested together, and that lie apart.
+isa::Load any_packed_load(std::mt19937_64& random, const isa::MachineConfig& config) {
+  isa::Load i;
+  i.packed = true;
+  i.space = isa::Space::kWgt;
+  i.length = static_cast<uint16_t>(config.packed_entry_bytes());
+  i.extent[3] = static_cast<uint16_t>(one_of(random, {pick(random, 1, 30), 1, 60}));
+  i.extent[2] = static_cast<uint16_t>(pick(random, 1, 4));
+  const int entry = config.wgt_entry_bytes(), beat = config.axi_bytes;
+  i.sp_stride[3] = entry * one_of(random, {1, 1, 2});
+  i.sp_stride[2] = i.sp_stride[3] * one_of(random, {i.extent[3], 0});
+  i.sp_addr = static_cast<uint32_t>(entry * pick(random, 0, 8));
+  i.dram_stride[3] = i.length + beat * one_of(random, {0, 0, 1, 300});
+  i.dram_stride[2] = one_of(random, {i.dram_stride[3] * i.extent[3], 4096});
+  i.dram_offset = static_cast<uint64_t>(beat * pick(random, 0, 600));
+  i.header.signal = true;
+  return i;
+}
+
+TEST(SystemcMicro, PackedLoads) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 1, 12); n > 0; --n) {
+          program.push_back(pick(random, 0, 2) == 0 ? any_load(random, config) : any_packed_load(random, config));
+        }
+        return program;
+      },
+      60, 0, 0, machine_with_rows());
+}
+
 TEST(SystemcMicro, OneStore) {
   expect_equal([](std::mt19937_64& random, const isa::MachineConfig&) { return Program{any_store(random)}; }, 25);
 }
@@ -287,14 +327,6 @@ TEST(SystemcMicro, Alus) {
         return program;
       },
       100, 0.01);
-}
-
-/// npu64 with row lanes.
-isa::MachineConfig machine_with_rows() {
-  isa::MachineConfig config = isa::find_config("npu64");
-  config.name = "rows";
-  config.row_lanes = 2;
-  return config;
 }
 
 /// A legal instruction of rows, of which all entries stay in range.

@@ -215,24 +215,25 @@ void Transfer::work(Cycle now) {
     const TimedRequest& request = *context_.request;
     prepared_.item = {isa::Space::kOut, item.fault};
     prepared_.done = now + timing::kPrepare;
-    const auto move = [&](const auto& transfer) {
-      prepared_.walk =
-          Walk(transfer, request.bases[transfer.base], join, static_cast<uint32_t>(context_.config.axi_bytes));
+    const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
+    const auto entry = static_cast<uint32_t>(context_.config.wgt_entry_bytes());
+    const auto move = [&](const auto& transfer, auto... more) {
+      prepared_.walk = Walk(transfer, request.bases[transfer.base], join, width, more...);
       prepared_.item.space = transfer.space;
     };
     if (item.fault != isa::Fault::kNone) {
       prepared_.walk = Walk::none();
     } else {
-      std::visit(
-          isa::Overloaded{[&](const isa::Load& load) { move(load); }, [&](const isa::Store& store) { move(store); },
-                          [&](const isa::Fence&) {
-                            prepared_.walk = Walk::none();
-                            prepared_.done = now + timing::kFence;
-                          },
-                          []<typename T>(const T&)
-                            requires isa::ForeignTo<T, isa::Engine::kLoad> && isa::ForeignTo<T, isa::Engine::kStore>
-                          { TESSERA_INVARIANT(false, "another engine's instruction in a transfer's queue"); }},
-                          taken->instruction);
+      std::visit(isa::Overloaded{
+          [&](const isa::Load& load) { move(load, entry); }, [&](const isa::Store& store) { move(store); },
+          [&](const isa::Fence&) {
+            prepared_.walk = Walk::none();
+            prepared_.done = now + timing::kFence;
+          },
+          []<typename T>(const T&)
+            requires isa::ForeignTo<T, isa::Engine::kLoad> && isa::ForeignTo<T, isa::Engine::kStore>
+          { TESSERA_INVARIANT(false, "another engine's instruction in a transfer's queue"); }},
+          taken->instruction);
     }
     if (prepared_.item.space == isa::Space::kAcc && !context_.acc_moves) npu_.acc_moves();
     has_prepared_ = true;

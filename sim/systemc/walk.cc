@@ -7,8 +7,13 @@
 
 namespace tessera::sim::systemc {
 
-Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t width)
-    : length_(load.length), join_bytes_(join_bytes), fill_(load.fill), done_(false), width_(width) {
+Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t width, uint32_t entry_bytes)
+    : length_(load.length),
+      sp_length_(load.packed ? entry_bytes : load.length),
+      join_bytes_(join_bytes),
+      fill_(load.fill),
+      done_(false),
+      width_(width) {
   for (size_t k = 0; k < 4; ++k) {
     extent_[k] = load.extent[k];
     dram_stride_[k] = load.dram_stride[k];
@@ -24,7 +29,7 @@ Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t w
 }
 
 Walk::Walk(const isa::Store& store, uint64_t base, uint32_t join_bytes, uint32_t width)
-    : length_(store.length), join_bytes_(join_bytes), done_(false), width_(width) {
+    : length_(store.length), sp_length_(store.length), join_bytes_(join_bytes), done_(false), width_(width) {
   for (size_t k = 0; k < 4; ++k) {
     extent_[k] = store.extent[k];
     dram_stride_[k] = store.dram_stride[k];
@@ -87,9 +92,9 @@ void Walk::next(Run& run) {
   }
   run.pad = padding();
   uint64_t dram_end = dram_[3] + length_;
-  int64_t sp_end = sp_[3] + length_;
+  int64_t sp_end = sp_[3] + sp_length_;
   // Steps of loop 3 that continue each other: as many at once as stay below the limit.
-  const bool straight = sp_stride_[3] == length_ && (run.pad || dram_stride_[3] == length_);
+  const bool straight = sp_stride_[3] == sp_length_ && (run.pad || dram_stride_[3] == length_);
   for (;;) {
     if (straight && run.bytes < join_bytes_ && index_[3] + 1 < extent_[3]) {
       const uint32_t more = std::min(extent_[3] - 1 - index_[3], (join_bytes_ - run.bytes + length_ - 1) / length_);
@@ -99,7 +104,7 @@ void Walk::next(Run& run) {
       run.steps += more;
       run.bytes += more * length_;
       dram_end = dram_[3] + length_;
-      sp_end = sp_[3] + length_;
+      sp_end = sp_[3] + sp_length_;
     }
     advance();
     if (done_) {
@@ -115,7 +120,7 @@ void Walk::next(Run& run) {
     ++run.steps;
     run.bytes += length_;
     dram_end = dram_[3] + length_;
-    sp_end = sp_[3] + length_;
+    sp_end = sp_[3] + sp_length_;
   }
 }
 

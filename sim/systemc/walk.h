@@ -26,8 +26,9 @@ class Walk {
  public:
   Walk() = default;
   /// `base` is the content of the instruction's base register; a run of `join_bytes` or more is not joined further; a
-  /// beat has `width` bytes, a power of two.
-  Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t width);
+  /// beat has `width` bytes, a power of two. A step of a packed LOAD writes a WGT entry of `entry_bytes`; its runs
+  /// count the bytes of DRAM.
+  Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t width, uint32_t entry_bytes);
   Walk(const isa::Store& store, uint64_t base, uint32_t join_bytes, uint32_t width);
   /// A FENCE: one empty run.
   static Walk none();
@@ -50,6 +51,7 @@ class Walk {
   std::array<uint32_t, 2> before_{};
   std::array<uint32_t, 2> after_{};
   uint32_t length_ = 0;
+  uint32_t sp_length_ = 0;  // of a step in the scratchpad
   uint32_t join_bytes_ = 0;
   bool fill_ = false;
   bool pads_ = false;  // some iterations

@@ -42,6 +42,15 @@ inline isa::MachineConfig row_config(int block_in, int block_out, int entries, i
   return config;
 }
 
+/// One with weights of 4 bits.
+inline isa::MachineConfig packed_config(isa::MachineConfig config, int axi_bytes) {
+  config.name = "packed_" + config.name;
+  config.axi_bytes = axi_bytes;
+  config.packed_weights = 1;
+  isa::validate(config);
+  return config;
+}
+
 inline std::vector<isa::MachineConfig> all_configs() {
   std::vector<isa::MachineConfig> configs;
   for (const isa::ShippedConfig& shipped : isa::shipped_configs()) {
@@ -56,6 +65,10 @@ inline std::vector<isa::MachineConfig> all_configs() {
   configs.push_back(row_config(8, 8, 64, 4));
   configs.push_back(row_config(8, 32, 50, 8));
   configs.push_back(row_config(4, 4, 37, 4));
+  configs.push_back(packed_config(odd_config(1, 4, 8, 37), 4));
+  configs.push_back(packed_config(odd_config(2, 8, 32, 40), 8));
+  configs.push_back(packed_config(odd_config(1, 64, 16, 33), 32));
+  configs.push_back(packed_config(row_config(16, 16, 90, 4), 8));
   return configs;
 }
 

@@ -48,6 +48,9 @@ class RandomProgramMaker {
     for (uint64_t& base : program.bases)
       base = program.dram_address + pick(0, static_cast<int64_t>(limits_.dram_bytes) - 1);
     if (chance(2)) program.bases[isa::kRowLimitBase] = program.dram_address + pick(0, 4 * config_.block_out);
+    for (uint64_t& base : program.bases) {  // packed LOADs need bases that are multiples of a beat
+      if (config_.packed_weights != 0 && !chance(4)) base -= base % static_cast<uint64_t>(config_.axi_bytes);
+    }
     bases_ = program.bases;
     program.param = make_param();
     for (int n = 0; n < limits_.instructions; ++n) program.instructions.push_back(make_instruction());
@@ -250,7 +253,27 @@ class RandomProgramMaker {
     return i;
   }
 
+  isa::Instruction make_packed_load() {
+    isa::Load i;
+    i.packed = true;
+    i.space = isa::Space::kWgt;
+    i.length = static_cast<uint16_t>(config_.packed_entry_bytes());
+    const int64_t entry = config_.wgt_entry_bytes();
+    make_transfer_extents(i.extent, std::min(limits_.transfer_bytes / i.length, config_.wgt_depth()));
+    std::array<int64_t, 4> read{};
+    for (int k = 0; k < 4; ++k) read[k] = i.extent[k];
+    grain_ = config_.axi_bytes;
+    whole_bases_ = true;
+    place_dram(i, read);
+    whole_bases_ = false;
+    grain_ = entry;
+    place_bytes(i, entry);
+    grain_ = 1;
+    return i;
+  }
+
   isa::Instruction make_load() {
+    if (config_.packed_weights != 0 && chance(3)) return make_packed_load();
     isa::Load i;
     i.space = static_cast<isa::Space>(chance(8) ? pick(0, 5) : pick(0, 3));
     transfer_shape(i.length, i.extent);
@@ -268,7 +291,7 @@ class RandomProgramMaker {
       for (int k = 0; k < 4; ++k) read[k] = i.extent[k] - (k < 2 ? i.pad_before[k] + i.pad_after[k] : 0);
       place_dram(i, read);
     }
-    place_bytes(i);
+    place_bytes(i, i.length);
     grain_ = 1;
     return i;
   }
@@ -280,7 +303,7 @@ class RandomProgramMaker {
     std::array<int64_t, 4> written{};
     for (int k = 0; k < 4; ++k) written[k] = i.extent[k];
     place_dram(i, written);
-    place_bytes(i);
+    place_bytes(i, i.length);
     return i;
   }
 
@@ -429,7 +452,10 @@ class RandomProgramMaker {
   void transfer_shape(uint16_t& length, std::array<uint16_t, 4>& extent) {
     int64_t limit = limits_.transfer_bytes;
     length = static_cast<uint16_t>(pick(1, chance(3) ? limit : 70));
-    limit /= length;
+    make_transfer_extents(extent, limit / length);
+  }
+
+  void make_transfer_extents(std::array<uint16_t, 4>& extent, int64_t limit) {
     for (int k = 3; k >= 0; --k) {
       const int64_t e = pick(1, std::clamp<int64_t>(limit, 1, chance(4) ? limit + 1 : 6));
       extent[k] = static_cast<uint16_t>(e);
@@ -465,6 +491,7 @@ class RandomProgramMaker {
     first = std::max(first - first % grain_, -low);
     std::vector<int> usable;
     for (int b = 0; b < 16; ++b) {
+      if (whole_bases_ && bases_[b] % static_cast<uint64_t>(grain_) != 0) continue;
       if (bases_[b] <= dram_address_ + static_cast<uint64_t>(first)) usable.push_back(b);
     }
     if (usable.empty()) {
@@ -476,17 +503,17 @@ class RandomProgramMaker {
   }
 
   template <typename Transfer>
-  void place_bytes(Transfer& i) {
+  void place_bytes(Transfer& i, int64_t length) {
     if (i.length == 0) return;
     std::array<int64_t, 4> extent{};
     for (int k = 0; k < 4; ++k) extent[k] = i.extent[k];
     const int64_t bytes = config_.space_bytes(i.space);
-    if (i.length > bytes) {
+    if (length > bytes) {
       i.length = 0;
       return;
     }
-    const auto [low, high] = spread(i.sp_stride, extent, i.length, bytes, (1 << 21) - 1);
-    const int64_t first = pick(-low, bytes - i.length - high);
+    const auto [low, high] = spread(i.sp_stride, extent, length, bytes, (1 << 21) - 1);
+    const int64_t first = pick(-low, bytes - length - high);
     i.sp_addr = static_cast<uint32_t>(std::max(first - first % grain_, -low));
   }
 
@@ -560,7 +587,8 @@ class RandomProgramMaker {
   RandomLimits limits_;
   uint64_t dram_address_ = 0;
   std::array<uint64_t, 16> bases_{};
-  int64_t grain_ = 1;  // of a transfer's addresses, strides and length
+  int64_t grain_ = 1;         // of a transfer's addresses, strides and length
+  bool whole_bases_ = false;  // and of the base registers
 };
 
 }  // namespace tessera::sim::testing

@@ -81,22 +81,40 @@ inline void write_i32(Memories& m, isa::Space space, int64_t at, int32_t value) 
 inline void run(const isa::Finish&, Memories&) {}
 inline void run(const isa::Fence&, Memories&) {}
 
+/// One packed entry: nibbles of scales less one, in whole beats, then nibbles of weights, row by row.
+inline void unpack(int64_t from, int64_t to, Memories& m) {
+  const int in = m.config.block_in, out = m.config.block_out, beat = m.config.axi_bytes;
+  int header = beat;
+  while (2 * header < out) header += beat;
+  for (int n = 0; n < header; ++n) m.read_dram(from + n);  // what is no scale is read, too
+  for (int o = 0; o < out; ++o)
+    for (int k = 0; k < in; ++k) {
+      const int element = o * in + k;
+      const int scales = m.read_dram(from + o / 2), weights = m.read_dram(from + header + element / 2);
+      const int scale = (o % 2 == 0 ? scales % 16 : scales / 16) + 1;
+      const int weight = element % 2 == 0 ? weights % 16 : weights / 16;
+      m.write(isa::Space::kWgt, to + element, static_cast<uint8_t>((weight < 8 ? weight : weight - 16) * scale));
+    }
+}
+
 inline void run(const isa::Load& i, Memories& m) {
   const int64_t dram = static_cast<int64_t>(m.bases[i.base] + i.dram_offset);
   for (int i0 = 0; i0 < i.extent[0]; ++i0)
     for (int i1 = 0; i1 < i.extent[1]; ++i1)
       for (int i2 = 0; i2 < i.extent[2]; ++i2)
-        for (int i3 = 0; i3 < i.extent[3]; ++i3)
-          for (int n = 0; n < i.length; ++n) {
-            const bool padding = i.fill || i0 < i.pad_before[0] || i0 >= i.extent[0] - i.pad_after[0] ||
-                                 i1 < i.pad_before[1] || i1 >= i.extent[1] - i.pad_after[1];
-            const int64_t to = int64_t{i.sp_addr} + int64_t{i0} * i.sp_stride[0] + int64_t{i1} * i.sp_stride[1] +
-                               int64_t{i2} * i.sp_stride[2] + int64_t{i3} * i.sp_stride[3] + n;
-            const int64_t from = dram + int64_t{i0 - i.pad_before[0]} * i.dram_stride[0] +
-                                 int64_t{i1 - i.pad_before[1]} * i.dram_stride[1] + int64_t{i2} * i.dram_stride[2] +
-                                 int64_t{i3} * i.dram_stride[3] + n;
-            m.write(i.space, to, padding ? i.pad_value : m.read_dram(from));
+        for (int i3 = 0; i3 < i.extent[3]; ++i3) {
+          const bool padding = i.fill || i0 < i.pad_before[0] || i0 >= i.extent[0] - i.pad_after[0] ||
+                               i1 < i.pad_before[1] || i1 >= i.extent[1] - i.pad_after[1];
+          const int64_t to = int64_t{i.sp_addr} + int64_t{i0} * i.sp_stride[0] + int64_t{i1} * i.sp_stride[1] +
+                             int64_t{i2} * i.sp_stride[2] + int64_t{i3} * i.sp_stride[3];
+          const int64_t from = dram + int64_t{i0 - i.pad_before[0]} * i.dram_stride[0] +
+                               int64_t{i1 - i.pad_before[1]} * i.dram_stride[1] + int64_t{i2} * i.dram_stride[2] +
+                               int64_t{i3} * i.dram_stride[3];
+          if (i.packed) unpack(from, to, m);
+          for (int n = 0; n < i.length && !i.packed; ++n) {
+            m.write(i.space, to + n, padding ? i.pad_value : m.read_dram(from + n));
           }
+        }
 }
 
 inline void run(const isa::Store& i, Memories& m) {

@@ -64,6 +64,7 @@ Command verilator_flags(const Model& model) {
   set("ReadsInFlight", c.reads_in_flight);
   set("WritesInFlight", c.writes_in_flight);
   set("MemoryParity", c.memory_parity);
+  set("PackedWeights", c.packed_weights);
   return flags;
 }
 

@@ -153,8 +153,16 @@ Case make_faulty_case(const isa::MachineConfig& config, uint64_t seed, int instr
         test.injected = "scratchpad address";
         break;
       }
-      case 2: {  // DRAM outside the window
+      case 2: {  // DRAM outside the window, or weights of 4 bits that do not begin with a beat
         if (!transfer) continue;
+        if (auto* load = std::get_if<isa::Load>(&instruction); load != nullptr && load->packed && maker.chance(2)) {
+          const auto base = static_cast<uint8_t>(maker.pick(0, isa::kBases - 1));
+          if (test.bases[base] % static_cast<uint64_t>(config.axi_bytes) == 0) continue;
+          load->base = base;
+          test.words[at] = isa::encode(instruction);
+          test.injected = "DRAM address";
+          break;
+        }
         const uint64_t away = uint64_t{1} << maker.pick(20, 34);
         const isa::Operand range = *isa::dram_range(instruction);
         change_field(instruction, range.field, [&](int64_t value, int) { return value + static_cast<int64_t>(away); });

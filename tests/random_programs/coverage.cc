@@ -81,6 +81,7 @@ Coverage::Coverage(const isa::MachineConfig& config) : axi_bytes_(config.axi_byt
   }
   allow_fields();
   allow("load space", cross(spaces, {"data", "fill", "padded"}));
+  if (config.packed_weights != 0) allow("load space", {"wgt packed"});
   allow("load loops", numbers(0, 4));
   allow("load strides", {"positive", "negative"});
   allow("load requests", {"alone", "together"});
@@ -170,7 +171,7 @@ void Coverage::add_operands(const isa::Fence&) {}
 
 void Coverage::add_operands(const isa::Load& i) {
   const bool padded = i.pad_before[0] + i.pad_after[0] + i.pad_before[1] + i.pad_after[1] != 0;
-  hit("load space", text(i.space) + (i.fill ? " fill" : padded ? " padded" : " data"));
+  hit("load space", text(i.space) + (i.packed ? " packed" : i.fill ? " fill" : padded ? " padded" : " data"));
   hit("load loops", depth_of(i.extent));
   hit("load strides", sign_of(i.sp_stride));
   hit("load requests", requests_together(i, axi_bytes_) ? "together" : "alone");

@@ -29,12 +29,14 @@ class Decoder:
         inner=None,
         cache="bytes",
         tokens_first=False,
+        four_bits=0,
     ):
         self.rng = np.random.default_rng(seed)
         self.layers, self.heads, self.groups, self.size, self.words = layers, heads, groups or heads, size, words
         self.width, self.longest, self.normalise = heads * size, longest, normalise
         self.inner = inner or 2 * self.width
         self.cache, self.tokens_first = cache, tokens_first
+        self.four_bits = four_bits  # weights along a sum that share a scale; 0: weights of 8 bits
         self.nodes, self.constants = [], []
 
     def constant(self, value):
@@ -59,8 +61,15 @@ class Decoder:
         """The value after it has been a byte."""
         return self.dequantised(self.quantised(x, scale), scale)
 
+    def weights(self, inputs, outputs):
+        """Bytes, drawn from all or from those that a machine with packed_weights stores in 4 bits."""
+        if not self.four_bits:
+            return self.constant(self.rng.integers(-127, 128, (inputs, outputs)).astype(np.int8))
+        scales = self.rng.integers(1, 17, (-(-inputs // self.four_bits), outputs)).repeat(self.four_bits, 0)[:inputs]
+        return self.constant((self.rng.integers(-8, 8, (inputs, outputs)) * scales).astype(np.int8))
+
     def linear(self, x, inputs, outputs, scale):
-        weights = self.constant(self.rng.integers(-127, 128, (inputs, outputs)).astype(np.int8))
+        weights = self.weights(inputs, outputs)
         step = 1.0 / 64 / np.sqrt(inputs)
         return self.through(self.node("MatMul", [x, self.dequantised(weights, step)]), scale)
 
@@ -163,7 +172,7 @@ class Decoder:
             mixed = self.attention(self.norm(x), layer, tables, mask)
             x = self.through(self.node("Add", [x, mixed]), 1 / 32)
             x = self.through(self.node("Add", [x, self.gated(self.norm(x))]), 1 / 32)
-        head = self.constant(self.rng.integers(-127, 128, (self.width, self.words)).astype(np.int8))
+        head = self.weights(self.width, self.words)
         product = self.node("MatMul", [self.norm(x), self.dequantised(head, 1 / 64 / np.sqrt(self.width))])
         self.dequantised(self.quantised(product, 1 / 16), 1 / 16)
         self.nodes[-1].output[0] = "logits"

@@ -40,6 +40,15 @@ def parser():
     add("--shape", action="append", default=[], metavar="NAME=D0,D1,...", help="shape of a dynamic input")
     add("--power-of-two", action="store_true", help="all scales are powers of two")
     add("--per-tensor", action="store_true", help="one scale for the weights of a layer, not one a channel")
+    add("--weights", choices=("int8", "int4"), default="int8", help="int4: for a machine with packed_weights")
+    add("--group", type=int, metavar="N", help="weights along a sum that share a scale of int4; default its block_in")
+    add(
+        "--mixed",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of the weights of int4 that may keep 8 bits; default 0",
+    )
     add("--keep-float", action="append", default=[], metavar="N|LAYER", help="layers that stay float; repeatable")
     add(
         "--least-snr",
@@ -79,6 +88,15 @@ def number(value, digits=1):
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def how(row):
+    """The type in which a layer runs."""
+    if row["bits"] == 16:
+        return "16 bits"
+    if not row["int8"]:
+        return "float"
+    return "int8 x int4" if row["weight_bits"] == 4 else "int8"
+
+
 def table(report):
     """The rows of a report as text."""
     titles = ["layer", "operators", "runs as", "SNR dB", "scale", "clipped %", "sensitivity dB", "cycles"]
@@ -89,7 +107,7 @@ def table(report):
             [
                 name,
                 row["op"] if len(row["op"]) <= LONGEST else row["op"][: LONGEST - 3] + "...",
-                "16 bits" if row["bits"] == 16 else "int8" if row["int8"] else "float",
+                how(row),
                 number(row["snr_db"]),
                 "-" if row["scale"] is None else f"{row['scale']:.5g}",
                 "-" if row["clipped"] is None else f"{100 * row['clipped']:.3f}",
@@ -166,6 +184,9 @@ def run(arguments):
         shapes=shapes_of(arguments.shape),
         power_of_two=arguments.power_of_two,
         per_channel=not arguments.per_tensor,
+        weights=arguments.weights,
+        group=arguments.group,
+        mixed=arguments.mixed,
         accurate_bias=not arguments.fast_bias,
         keep_float=arguments.keep_float,
         least_snr=arguments.least_snr,

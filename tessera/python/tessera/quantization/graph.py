@@ -239,3 +239,12 @@ def drop_unread(model):
     kept = [t for t in model.graph.initializer if t.name in graph.readers or t.name in graph.held]
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
+
+
+def as_matrices(node, array, groups):
+    """Weights as [groups, outputs, columns], and the way back."""
+    if is_onnx(node, "Conv"):
+        return array.reshape(groups, len(array) // groups, -1), lambda made: made.reshape(array.shape)
+    if channel_axis(node, 2) == 0:
+        return array[None], lambda made: made[0]
+    return array.T[None], lambda made: made[0].T

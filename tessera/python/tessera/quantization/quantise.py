@@ -20,6 +20,7 @@ from . import (
     deciding,
     engines,
     equalise,
+    four_bits,
     inside,
     keeping,
     measure,
@@ -68,6 +69,8 @@ class Options:
     least_snr: float = deciding.LEAST_DECIBELS
     sixteen: float = None  # the share of the products that may be in 16 bits; None: the default of keeping.py
     shapes: dict = dataclasses.field(default_factory=dict)
+    grid: four_bits.Grid = None  # weights of 4 bits
+    mixed: float = 0.0  # the share of the weights that may keep 8 bits beside them
 
 
 @dataclasses.dataclass
@@ -111,6 +114,7 @@ def candidate(calibrated, options, float_nodes):
         power_of_two=options.power_of_two,
         scales=calibrated.scales,
         ranges=calibrated.ranges,
+        grid=options.grid,
     )
     model = writer.write()
     return State(plan, parameters, model, writer)
@@ -299,6 +303,8 @@ class Quantization:
         self._narrow(feeds)
         self.meter.begin("asking the compiler")
         self.state = settle_with_compiler(self.calibrated, options, self.float_nodes)
+        if options.grid is not None and options.mixed > 0:
+            four_bits.mix(self)
         self._choose_weights()
         self.keeping = keeping.Keeping(self)
         if not keep_float:
@@ -586,6 +592,7 @@ class Quantization:
             "split_layers": self.splits,
             "ranges": self.how_ranged,
             "not_rounded": self.not_rounded,
+            "weights_in_4_bits": self._packed(),
             "in_16_bits": [unit.name for unit in self.state.plan.units if unit.bits == 16],
             "not_finite": sorted(self.statistics.broken),
             "calibration": self.data.text,
@@ -598,6 +605,13 @@ class Quantization:
             "shapes": {name: list(shape) for name, shape in self.options.shapes.items()},
         }
 
+    def _packed(self):
+        """Names of the layers whose weights are of 4 bits."""
+        grid, plan = self.options.grid, self.state.plan
+        found = [unit for unit in plan.units if unit.kind == "product" and unit.quantised] if grid else []
+        arrays = {unit.name: plan.graph.array(unit.node.input[1]) for unit in found}
+        return [u.name for u in found if arrays[u.name] is not None and grid.takes(u, arrays[u.name])]
+
     def report(self, *, sensitivity=True):
         """A dict: origin, totals, and a row for each unit. See docs/quantize.md."""
         state = self.state
@@ -606,7 +620,7 @@ class Quantization:
         gains = self.keeping.gains_of_layers() if sensitivity else {}
         told = self._description()
         cycles = self._cycles(told)
-        rows = []
+        rows, packed = [], set(self._packed())
         for unit in state.plan.units:
             name = unit.output
             distance = distances.get(name)
@@ -618,6 +632,7 @@ class Quantization:
                     "kind": unit.kind,
                     "int8": unit.quantised,
                     "bits": 8 if unit.quantised else unit.bits or 32,
+                    "weight_bits": 4 if unit.name in packed else None,
                     "why_float": unit.why,
                     "snr_db": _finite(distance.snr) if distance else None,
                     "scale": float(given.scale) if given else None,
@@ -687,11 +702,12 @@ class Quantized:
         onnx.save(self.model, os.fspath(path))
 
 
-def _least_snr(given, bytes):
-    """What the option says. A cache of bytes needs the products beside it quantised: nothing is kept float for it."""
+def _least_snr(given, none):
+    """What the option says. A cache of bytes needs the products beside it quantised: nothing is kept float for it, nor
+    where weights of 4 bits were asked for (`none`)."""
     if given is not None:
         return float(given)
-    return -math.inf if bytes else deciding.LEAST_DECIBELS
+    return -math.inf if none else deciding.LEAST_DECIBELS
 
 
 @one_line
@@ -710,6 +726,9 @@ def quantize(
     shapes=None,
     power_of_two=False,
     per_channel=True,
+    weights="int8",
+    group=None,
+    mixed=0.0,
     accurate_bias=True,
     keep_float=(),
     least_snr=None,
@@ -729,7 +748,9 @@ def quantize(
     or "onnxruntime"; method: "minmax", "mse", "entropy" or "percentile" (the last two: onnxruntime). config and
     numerics: the machine that decides what runs where, and its option ("exact" or "close"). preprocess: "imagenet",
     "unit" or a TOML file, for pictures. samples: at most so many are used. shapes: {input: shape} for dynamic
-    dimensions. power_of_two: all scales are powers of two. keep_float: names of layers, or a number of the most
+    dimensions. power_of_two: all scales are powers of two. weights: "int8", or "int4" for bytes that a machine with
+    packed_weights stores in 4 bits; group: weights along a sum that share a scale then (None: the machine's block_in);
+    mixed: the share of these weights that may keep 8 bits. keep_float: names of layers, or a number of the most
     sensitive ones. least_snr: where the outputs are farther from the float ones, in dB, layers are kept float, if few
     decide; None: 14, or nothing with `bytes`; not with keep_float, nor on random data. sixteen: the largest share of
     the products that may be computed in 16 bits where outputs are not near; None: 0.1, or 64 million in a small
@@ -748,9 +769,11 @@ def quantize(
         per_channel,
         config=config,
         numerics=numerics,
-        least_snr=_least_snr(least_snr, bytes),
-        sixteen=0 if sixteen is None and (bytes or power_of_two) else sixteen,
+        least_snr=_least_snr(least_snr, bytes or weights == "int4"),
+        sixteen=0 if sixteen is None and (bytes or power_of_two or weights == "int4") else sixteen,
         shapes=dict(shapes or {}),
+        grid=four_bits.grid_of(weights, group, config, per_channel),
+        mixed=float(mixed),
     )
     work = Quantization(model, calibrate, options, preprocess=preprocess, seed=seed, samples=samples, progress=progress)
     score, known, count = _scorer(work, labels, test, metric)

@@ -17,8 +17,8 @@ import math
 import numpy as np
 from onnx import numpy_helper
 
-from . import measure, tables
-from .graph import attribute, channel_axis, drop_unread, is_onnx, names_of, unique
+from . import four_bits, measure, tables
+from .graph import as_matrices, attribute, channel_axis, drop_unread, is_onnx, names_of, unique
 
 DRAWN = 512  # places of one tensor and sample, at most
 ROWS = 8  # places of all samples together, for each column of the covariance
@@ -200,9 +200,15 @@ def factored(covariance):
     return None
 
 
-def round_columns(weights, scales, covariance):
+def nearest(real, steps):
+    """Weights in steps of their scale, each rounded for itself."""
+    return np.clip(np.rint(real), -127, 127) if steps is None else four_bits.rounded(real, steps)
+
+
+def round_columns(weights, scales, covariance, steps=None):
     """weights [groups, outputs, columns] in steps of scales [groups, outputs]; covariance [groups, columns, columns].
-    Returns integers from -127 to 127, of the same shape; None where the covariance allows no such rounding."""
+    Returns integers from -127 to 127, of the same shape; None where the covariance allows no such rounding. steps: of
+    weights of 4 bits, whose integers are multiples of them."""
     real = (weights / scales[..., None]).astype(np.float32)
     each = np.diagonal(covariance, axis1=1, axis2=2)
     order = np.argsort(-each, axis=1, kind="stable")
@@ -214,11 +220,13 @@ def round_columns(weights, scales, covariance):
     # What an error of one in a column makes up for in a later one.
     spread = (upper / np.diagonal(upper, axis1=1, axis2=2)[:, None, :]).astype(np.float32)
     real = np.take_along_axis(real, order[:, None, :], 2)
+    if steps is not None:
+        steps = np.take_along_axis(steps, order[:, None, :], 2)
     wanted, result, columns = real.copy(), np.empty_like(real), real.shape[2]
     for start in range(0, columns, BLOCK):
         end = min(start + BLOCK, columns)
         for k in range(start, end):
-            result[..., k] = np.clip(np.rint(wanted[..., k]), -127, 127)
+            result[..., k] = nearest(wanted[..., k], None if steps is None else steps[..., k])
             error = real[..., k] - result[..., k]
             wanted[..., k + 1 : end] += error[..., None] * spread[:, None, k, k + 1 : end]
         errors = real[..., start:end] - result[..., start:end]
@@ -227,16 +235,7 @@ def round_columns(weights, scales, covariance):
     return np.take_along_axis(result, back[:, None, :], 2)
 
 
-def as_matrices(node, array, groups):
-    """Weights as [groups, outputs, columns], and the way back."""
-    if is_onnx(node, "Conv"):
-        return array.reshape(groups, len(array) // groups, -1), lambda made: made.reshape(array.shape)
-    if channel_axis(node, 2) == 0:
-        return array[None], lambda made: made[0]
-    return array.T[None], lambda made: made[0].T
-
-
-def round_layer(layer, array, scale, centred):
+def round_layer(layer, array, scale, centred, steps=None):
     """New weights on the grid, the change of the bias that keeps the mean ([outputs]), and why the weights were rounded
     one by one ("" if they were not)."""
     node, why = layer.unit.node, ""
@@ -253,10 +252,10 @@ def round_layer(layer, array, scale, centred):
             covariance = layer.squares / layer.count - offset[:, :, None] * offset[:, None, :]
             if not centred:
                 covariance = covariance + mean[:, :, None] * mean[:, None, :]
-            rounded = round_columns(weights, scales, covariance)
+            rounded = round_columns(weights, scales, covariance, steps)
             why = "" if rounded is not None else "the covariance of its operand has no factors"
     if rounded is None:
-        rounded = np.clip(np.rint(weights / scales[..., None]), -127, 127)
+        rounded = nearest(weights / scales[..., None], steps)
     made = rounded * scales[..., None]
     shift = np.einsum("gok,gk->go", weights - made, mean)
     if layer.drifted and np.all(np.isfinite(layer.drift)):
@@ -333,7 +332,8 @@ class Rounding:
         array = graph.array(unit.node.input[1])
         scale = self.state.writer.weights[unit.name]
         biased = bias_operand(unit, graph)
-        made, shift, why = round_layer(layer, array, scale, biased is not None)
+        steps = self.state.writer.steps.get(unit.name)
+        made, shift, why = round_layer(layer, array, scale, biased is not None, steps)
         if why:
             self.left[unit.name] = why
         nodes[unit.name].input[1] = self._store(model, f"{unit.name}/rounded", made)

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from . import attention, sixteen
-from .graph import along, attribute, channel_axis, is_onnx, names_of, outer_reads, unique
+from . import attention, four_bits, sixteen
+from .graph import along, as_matrices, attribute, channel_axis, is_onnx, names_of, outer_reads, unique
 from .ranges import parameters_of
 from .recurrent import FLOAT_SUMS
 
@@ -30,8 +30,9 @@ def weight_scales(array, axis, *, least=None, power_of_two=False):
 
 
 class Writer:
-    def __init__(self, plan, parameters, *, per_channel=True, power_of_two=False, scales=None, ranges=None):
+    def __init__(self, plan, parameters, *, per_channel=True, power_of_two=False, scales=None, ranges=None, grid=None):
         self.plan, self.parameters, self.given, self.ranges = plan, parameters, scales or {}, ranges or {}
+        self.grid, self.steps = grid, {}  # weights of 4 bits; unit's name -> m of each weight, as matrices
         self.per_channel, self.power_of_two = per_channel, power_of_two
         self.model = copy.deepcopy(plan.graph.model)
         self.nodes, self.initializers, self.done = [], {}, set()
@@ -284,14 +285,30 @@ class Writer:
             least = np.abs(bias.astype(np.float64)).reshape(-1) / step / 2.0**30
             least = least.max() if axis is None or least.size != array.shape[axis] else least
         scale = self.given.get(unit.name)
-        if scale is None or (least is not None and np.any(scale < least)):
+        fine = scale is not None and (least is None or not np.any(scale < least))
+        packed = self.grid is not None and axis is not None and self.grid.takes(unit, array)
+        if not fine and packed:
+            scale, array = self._on_grid(unit, array, least)
+        elif not fine:
             scale = weight_scales(array, axis, least=least, power_of_two=self.power_of_two)
-        values = np.clip(np.rint(array / along(scale, axis, array.ndim)), -127, 127).astype(np.int8)
+        lowest = -128 if packed else -127
+        values = np.clip(np.rint(array / along(scale, axis, array.ndim)), lowest, 127).astype(np.int8)
         zero = np.zeros(scale.shape, np.int8)
         self.weights[unit.name] = scale
         node.input[1] = self._dequantised_constant(name, values, scale, zero, axis)
         if len(node.input) > 2 and node.input[2]:
             self._bias(node, 2, unit)
+
+    def _on_grid(self, unit, array, least):
+        """Scales of a layer of 4 bits, and its weights, each rounded for itself."""
+        groups = attribute(unit.node, "group", 1) if is_onnx(unit.node, "Conv") else 1
+        matrices, back = as_matrices(unit.node, array, groups)
+        if least is not None:
+            least = np.broadcast_to(least, (groups * matrices.shape[1],)).reshape(groups, -1)
+        scale, steps = self.grid.fit(matrices, four_bits.taps_of(unit.node, array), least, self.power_of_two)
+        self.steps[unit.name] = steps
+        made = four_bits.rounded(matrices / scale[..., None], steps) * scale[..., None]
+        return scale.reshape(-1), back(made)
 
     def _bias_of(self, unit):
         if len(unit.node.input) > 2 and unit.node.input[2]:
