@@ -63,6 +63,7 @@ class CheckedWindow(LiteXModule):
         number, last, result, total = Signal(32), Signal(32), Signal(32), Signal(11)
         operation, address, count, index = Signal(2), Signal(30), Signal(24), Signal(24)
         crc, crc_in, crc_next, crc_out = Signal(32), Signal(32), Signal(32), Signal(32)
+        word, fresh = Signal(32), Signal()  # what the bus has read, and that it is not in the CRC yet
         self.comb += [
             inside.eq(bridge.adr[11:30] == WINDOW >> 13),
             registers.eq(bridge.adr[10]),
@@ -147,6 +148,9 @@ class CheckedWindow(LiteXModule):
         fsm.act(
             "EXECUTE",
             port.adr.eq(HEADER + index),
+            crc_in.eq(word),
+            NextValue(fresh, 0),
+            If(fresh, NextValue(crc, crc_next)),
             NextState("ACCESS"),
             If(index == count, NextState("NUMBER"), If(operation == CHECKSUM, NextState("CHECKSUM"))),
         )
@@ -160,11 +164,11 @@ class CheckedWindow(LiteXModule):
             bus.we.eq(operation == WRITE),
             bus.cyc.eq(1),
             bus.stb.eq(1),
-            crc_in.eq(bus.dat_r),
+            NextValue(word, bus.dat_r),
             If(
                 bus.ack | bus.err,
                 If(bus.err, NextValue(result, BUS_ERROR)),
-                If(operation != WRITE, NextValue(crc, crc_next)),
+                NextValue(fresh, operation != WRITE),
                 port.we.eq(operation == READ),
                 NextValue(index, index + 1),
                 NextState("EXECUTE"),

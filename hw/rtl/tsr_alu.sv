@@ -104,6 +104,7 @@ module tsr_alu #(
   localparam logic [1:0] SpaceAcc = 2'(tsr_isa_pkg::AluSpaceAcc), SpaceOut = 2'(tsr_isa_pkg::AluSpaceOut), SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp);
 
   logic enable;  // the pipeline moves: no write is refused
+  logic enable_data;  // the same, for the clock enables of what is only carried along: two thousand, all over the lanes
 
   // Preparation.
   logic prep_valid, prep_loads, prep_goes, prep_rows, prep_drops, prep_fence, prep_move, prep_drop;
@@ -146,7 +147,7 @@ module tsr_alu #(
   );
 
   // Vectors under way.
-  logic idle, empty, retire, write, write_last, write_signal;
+  logic idle, empty, retire, write, write_again, write_last, write_signal;
   logic [1:0] write_space;
   logic [EntryBits-1:0] write_entry;
   logic [31:0] write_pc;
@@ -172,7 +173,7 @@ module tsr_alu #(
   logic [tsr_alu_pkg::BoundsBits-1:0] bounds;
   logic [32*Lanes-1:0] reduced;
   tsr_alu_source #(.Lanes(Lanes), .RowLanes(RowLanes)) u_source (
-    .clk_i, .rst_ni, .enable_i(enable), .issue_i(issue), .read_i(read), .acc_rdata_i, .out_rdata_i,
+    .clk_i, .rst_ni, .enable_i(enable), .enable_data_i(enable_data), .issue_i(issue), .read_i(read), .acc_rdata_i, .out_rdata_i,
     .inp_rdata_i((8 * Lanes)'(inp_rdata_i)), .rows_i(rows_busy), .rows_read_i(rows_src_req), .rows_space_i(prep.src),
     .rows_bytes_o(rows_source), .constant_want_i(constant_want), .constant_read_o(constant_read),
     .param_busy_o(param_busy), .param_vector_o(param_vector), .param_fetch_o(param_fetch),
@@ -190,7 +191,7 @@ module tsr_alu #(
     .RowLanes(RowLanes), .MemoryParity(MemoryParity), .SlotBits(SlotBits), .RequantiseRegisters(RequantiseRegisters),
     .RequantiseTrailing(RequantiseTrailing), .SecondRegisters(SecondRegisters), .SecondTrailing(SecondTrailing)
   ) u_lanes (
-    .clk_i, .rst_ni, .enable_i(enable), .push_i(push), .after_i(alu.after), .slot_i(slot), .slot_o(lanes_slot),
+    .clk_i, .rst_ni, .enable_i(enable_data), .push_i(push), .after_i(alu.after), .slot_i(slot), .slot_o(lanes_slot),
     .constants_i(lanes_constants), .second_valid_i(second_valid), .second_i(second),
     .valid_i(reduced_valid && !reduced_raw), .bounds_i(bounds), .value_i(reduced), .param_i(param_rdata_i),
     .first_valid_o(first_valid), .first_value_o(first_value), .write_valid_i(early_valid), .write_bytes_i(early_bytes),
@@ -201,10 +202,10 @@ module tsr_alu #(
 
   // The write.
   tsr_alu_write #(.Lanes(Lanes), .SecondLanes(SecondLanes), .RowLanes(RowLanes)) u_write (
-    .clk_i, .rst_ni, .enable_i(enable), .raw_valid_i(reduced_valid && reduced_raw), .raw_i(reduced),
+    .clk_i, .rst_ni, .enable_i(enable_data), .raw_valid_i(reduced_valid && reduced_raw), .raw_i(reduced),
     .first_valid_i(first_valid), .first_i(first_value), .early_valid_o(early_valid), .early_bytes_o(early_bytes),
     .second_valid_i(last_valid), .second_bytes_i(last_bytes), .rows_i(rows_busy), .rows_scalars_i(rows_scalars),
-    .rows_bytes_i(rows_bytes), .valid_o(write), .words_o(acc_wdata_o), .bytes_o
+    .rows_bytes_i(rows_bytes), .valid_o(write), .again_o(write_again), .words_o(acc_wdata_o), .bytes_o
   );
 
   // Ports: those of the pipeline, or of rows.
@@ -226,6 +227,7 @@ module tsr_alu #(
   assign param_req_o = constant_read || param_fetch || rows_param_req;
   assign param_addr_o = rows_busy ? rows_param_address : param_vector ? param_address : constant_address;
   assign enable = !(acc_we_o && !acc_wgnt_i);
+  assign enable_data = acc_wgnt_i || !(rows_acc_we || (write_again && write_space == SpaceAcc));
 
   // Completions.
   assign prep_drop = prep_drops && !running && empty;

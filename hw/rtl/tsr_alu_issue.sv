@@ -101,9 +101,16 @@ module tsr_alu_issue #(
     .sum_first_o(sum_first), .sum_last_o(sum_last), .last_o(nest_last)
   );
   assign move_o = goes_i && (!running_q || (issue && issue_q.last));
-  assign step = (goes_i && !running_q) || (issue && (goes_i || !issue_q.last));
-  assign advance = step && (completing || !sum_last);
-  assign ahead_load = loads_i && !(ahead_valid_q && ahead_first_q) && (!ahead_valid_q || (advance && nest_last));
+  // issue comes last of all, so that each of these is ready but for it.
+  logic begins, follows, passes, loads;
+  assign begins = goes_i && !running_q;
+  assign follows = goes_i || !issue_q.last;
+  assign passes = completing || !sum_last;
+  assign loads = loads_i && !(ahead_valid_q && ahead_first_q);
+  assign step = begins || (issue && follows);
+  assign advance = (begins && passes) || (issue && follows && passes);
+  assign ahead_load = (loads && (!ahead_valid_q || (begins && passes && nest_last))) ||
+      (issue && loads && follows && passes && nest_last);
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       ahead_valid_q <= 1'b0;

@@ -15,6 +15,7 @@ module tsr_alu_source #(
   input  logic                              clk_i,
   input  logic                              rst_ni,
   input  logic                              enable_i,
+  input  logic                              enable_data_i,  // the same
   input  logic                              issue_i,
   input  logic [tsr_alu_pkg::ReadBits-1:0]   read_i,
   input  logic [32*Lanes-1:0]               acc_rdata_i,
@@ -136,7 +137,7 @@ module tsr_alu_source #(
   end
 
   always_ff @(posedge clk_i) begin
-    if (enable_i && valid_2_q) begin
+    if (enable_data_i && valid_2_q) begin
       raw_3_q <= read_2_q.raw;
       bounds_3_q <= read_2_q.bounds;
       if (tsr_isa_pkg::Simulated) begin
@@ -148,7 +149,7 @@ module tsr_alu_source #(
       end
     end
     if (valid_1_q) begin
-      if (enable_i) begin
+      if (enable_data_i) begin
         read_2_q <= read_1_q;
         if (read_1_q.take_src) source_2_q <= source;
         if (read_1_q.take_second) second_2_q <= fresh_1_q ? out_rdata_i : held_second_q;

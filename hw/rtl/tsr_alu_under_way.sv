@@ -70,7 +70,7 @@ module tsr_alu_under_way #(
   logic meets_push, meets_later, compare_src, compare_second, hazard_q;
 
   assign latency = raw_i ? RawLatency : second_i ? LongLatency : FirstLatency;
-  assign early_o = latency <= slack_q;
+  assign early_o = raw_i ? slack_q >= RawLatency : second_i ? slack_q >= LongLatency : slack_q >= FirstLatency;
   assign idle_o = slack_q == '0;
   assign hazard_o = hazard_q;
   assign write_target = targets_q[TargetBits-1:0];

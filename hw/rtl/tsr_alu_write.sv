@@ -28,13 +28,14 @@ module tsr_alu_write #(
   input  logic [8*Lanes-1:0]       rows_bytes_i,
   // The write.
   output logic                     valid_o,
+  output logic                     again_o,  // the same, of a register of its own
   output logic [32*Lanes-1:0]      words_o,
   output logic [8*Lanes-1:0]       bytes_o
 );
 
   localparam bit Rows = RowLanes != 0;
 
-  logic write_q, second_q;
+  logic write_q, idle_q, second_q;
   logic [32*Lanes-1:0] words, words_q;
   assign early_valid_o = raw_valid_i || first_valid_i;
   always_comb begin
@@ -53,8 +54,13 @@ module tsr_alu_write #(
     for (int unsigned l = 0; l < SecondLanes; l++) early_bytes_o[8*l+:8] = words[32*(Lanes-SecondLanes+l)+:8];
   end
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) write_q <= 1'b0;
-    else if (enable_i) write_q <= early_valid_o || second_valid_i;
+    if (!rst_ni) begin
+      write_q <= 1'b0;
+      idle_q <= 1'b1;
+    end else if (enable_i) begin
+      write_q <= early_valid_o || second_valid_i;
+      idle_q <= !(early_valid_o || second_valid_i);
+    end
   end
   always_ff @(posedge clk_i) begin
     if ((enable_i && early_valid_o) || (Rows && rows_i)) words_q <= words;
@@ -62,6 +68,7 @@ module tsr_alu_write #(
   end
 
   assign valid_o = write_q;
+  assign again_o = !idle_q;  // of the complement, which synthesis does not take for the other one
   assign words_o = words_q;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) bytes_o = 'x;
