@@ -35,6 +35,13 @@ def spec_of(value):
     return Spec(value.dtype.name, value.shape)
 
 
+def hashed(value):
+    """A parameter as a key: arrays and lists by what they hold."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    return tuple(hashed(one) for one in value) if isinstance(value, list | tuple) else value
+
+
 class Kernel:
     """What @kernel makes of a function. Positional parameters behind the builder are tensors in DRAM, keyword-only ones
     are numbers such as sizes of tiles. The function returns what output() gave it.
@@ -93,7 +100,8 @@ class Kernel:
 
     def __call__(self, *arrays, config="npu256", device="fsim", **parameters):
         arrays = [np.asarray(one) for one in arrays]
-        key = (config, device, tuple(spec_of(one) for one in arrays), tuple(sorted(parameters.items())))
+        key = (config, device, tuple(spec_of(one) for one in arrays))
+        key += tuple((name, hashed(parameters[name])) for name in sorted(parameters))
         if key not in self._kept:
             self._kept[key] = self.build(*arrays, config=config, **parameters).session(device)
         results = self._kept[key].run(None, dict(zip(self.inputs, arrays, strict=True)))

@@ -88,8 +88,8 @@ def pieces_of(box, view, machine):
         if any(loop.extent < 1 for loop in loops):
             yield Piece([], 0, 0, 0)
         else:
-            # In the order of DRAM, so that runs that follow each other are requested together.
-            loops = sorted(loops + inner, key=lambda loop: -abs(loop.dram))
+            # In the order of DRAM, so that runs that follow each other are requested together; repetitions outermost.
+            loops = sorted(loops + inner, key=lambda loop: (loop.dram != 0, -abs(loop.dram)))
             yield merged(loops, tile.dtype.itemsize, dram, scratchpad)
 
 
@@ -228,6 +228,8 @@ def store(box, view, machine):
     """STORE instructions of a box; lanes beyond the view stay where they are, but for a tensor's own padding."""
     if any(pads != (0, 0) for pads in view.pads):
         refuse(f"the part of '{view.tensor.name}' leaves the tensor; a store lies inside of it")
+    if view.overlaps():
+        refuse(f"elements of the part of '{view.tensor.name}' lie upon each other; a store needs a place for each")
     for piece in pieces_of(box, view, machine):
         for one in unrolled(piece, LOOPS):
             fields = fields_of(box.tile, view, one)
