@@ -53,6 +53,7 @@ class Statement:
     what: str
     instructions: list
     tiles: list  # that it writes
+    fresh: list  # tiles that were made since the statement before: they hold nothing, whatever stood there
 
     @property
     def where(self):
@@ -70,7 +71,7 @@ class Builder:
         self.constants = bytearray()
         self.arena = 0
         self._used = dict.fromkeys(machine.bytes, 0)  # entries
-        self._scopes = [[]]
+        self._scopes, self._fresh = [[]], []
         self._tables = {}  # tiles of PARAM and TABLE by what they hold
 
     # --- DRAM
@@ -128,6 +129,7 @@ class Builder:
         self._used[space] += count
         tile = Tile(space, tuple(shape), tuple(dims), first, type_of(dtype), lanes, errors.place(), zero)
         self._scopes[-1].append(tile)
+        self._fresh.append(tile)
         return tile
 
     def _blocked(self, space, shape, dtype, lanes, rows, zero=0):
@@ -228,7 +230,8 @@ class Builder:
 
     def _add(self, what, instructions, tiles):
         file, line = errors.caller()
-        self.statements.append(Statement(file, line, what, list(instructions), tiles))
+        self.statements.append(Statement(file, line, what, list(instructions), tiles, self._fresh))
+        self._fresh = []
 
     @staticmethod
     def pipeline(items, *stages):
