@@ -4,16 +4,23 @@
 Values are weights of the second product, which have their positions along the lanes: the kernel takes them transposed,
 as the product that makes them can store them. Probabilities of `lag` bands wait in INP, so that the vector unit works
 on rows of the first bands while the first head's values come. Each head's keys and values come while the head before is
-computed."""
+computed.
+
+exp(x - m) / sum(exp(x - m)) is the same for each m that is no less than the row's maximum. So m is the largest int8, and
+no pass looks for the maximum, as long as fp32 holds the exponentials of 256 steps."""
 
 import numpy as np
 
 from tessera import tile
 
 
+LARGEST = 2.0**80  # of the exponentials; the sum of a row stays below 2^100
+STEEPEST = 0.55  # steps with which the smallest of them is no less than 2^-120
+
+
 def exponentials(step, size=1.0):
-    """exp(-step * d) * size for differences d of two scores."""
-    return (np.exp(-step * np.arange(256)) * size).astype(np.float32)
+    """exp(-step * d) * size for differences d between the maximum and a score."""
+    return (np.exp(-step * np.arange(256)) * (LARGEST if step <= STEEPEST else 1.0) * size).astype(np.float32)
 
 
 @tile.kernel
@@ -60,7 +67,8 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         s, x, z, p = sums[number % 2], scores[number % 2], scalars[number % 2], chances[number % (lag + 1)]
         i, j = k.axes(count(number), s.blocks)
         k.convert(x[i, j], s[i, j], to_score[0])
-        k.row_max(z[i, 0], x[i, j], [j], m)
+        if step > STEEPEST:
+            k.row_max(z[i, 0], x[i, j], [j], m)
         k.row_sum_exp(z[i, 0], x[i, j], [j], m, sum_numbers)
         k.softmax(p[i, j], x[i, j], z[i, 0], [j], numbers)
 
@@ -79,6 +87,9 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     # What a band needs is issued in front of the vector unit's work on the band before.
     score(0)
     to_score, to_result = k.param(0, scale), k.param(0, out_scale)
+    if step <= STEEPEST:
+        for z in scalars:
+            k.load(z, k.constant(np.full((rows, 1), 127, np.int32)))
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
     blocks = values[0].blocks
     for number in range(len(bands) + lag):
@@ -104,7 +115,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
 def _(query, key, value, *, scale=0.002, step=0.05, out_scale=0.01):
     products = np.einsum("hid,hjd->hij", query.astype(np.int64), key.astype(np.int64))
     scores = np.clip(np.rint(products.astype(np.float32) * np.float32(scale)), -128, 127).astype(int)
-    below = scores.max(-1, keepdims=True) - scores
+    below = (scores.max(-1, keepdims=True) if step > STEEPEST else 127) - scores
     total = np.zeros(scores.shape[:2], np.float32)
     for position in range(scores.shape[2]):  # in the machine's order, as each sum is rounded
         total = total + exponentials(step)[below[:, :, position]]
@@ -120,4 +131,5 @@ def _(rng):
     return *(tile.Spec("int8", shape) for shape in shapes), {
         "rows": int(rng.integers(1, 20)),
         "lag": int(rng.integers(0, 4)),
+        "step": float(rng.choice([0.01, 0.05, 0.5, 1.0])),
     }
