@@ -188,15 +188,16 @@ def fill(box, value, machine):
         }
 
 
-def is_partial(box, view, machine):
-    """Whether bytes of the box's entries stay that the view does not have."""
+def partial(box, view, machine):
+    """Parts of the box with entries of which the view does not have all bytes: the last ones of an axis."""
     for axis, (size, entries) in enumerate(zip(view.shape, box.sizes, strict=True)):
         unit, _ = unit_of(box.tile, axis, machine)
         tail = view.strides[axis] == box.tile.dtype.itemsize and axis == len(view.shape) - 1 and reaches_end(view)
         have = size if not tail else size + view.tensor.padded - view.tensor.shape[-1]
         if have < entries * unit:
-            return True
-    return False
+            starts, sizes = list(box.starts), list(box.sizes)
+            starts[axis], sizes[axis] = starts[axis] + entries - 1, 1
+            yield dataclasses.replace(box, starts=tuple(starts), sizes=tuple(sizes))
 
 
 def load(box, view, value, machine):
@@ -204,8 +205,9 @@ def load(box, view, value, machine):
     found = list(pieces_of(box, view, machine))
     padded = sum(pads != (0, 0) for pads in view.pads)
     outside = any(piece.run == 0 for piece in found)
-    if outside or padded > 2 or is_partial(box, view, machine) or any(max(pads) > MOST_PADS for pads in view.pads):
-        yield from (("load", fields) for fields in fill(box, value, machine))
+    whole = outside or padded > 2 or any(max(pads) > MOST_PADS for pads in view.pads)
+    for part in [box] if whole else partial(box, view, machine):
+        yield from (("load", fields) for fields in fill(part, value, machine))
     if outside:
         return
     for piece in found:
