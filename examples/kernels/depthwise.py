@@ -19,41 +19,53 @@ def rectangles(rows, columns, most):
 
 
 @tile.kernel
-def depthwise(k, image, weights, *, stride=1, pad=1, zero=0, scale=0.05, band=4):
+def depthwise(k, image, weights, *, stride=1, pad=1, zero=0, scale=0.05, band=4, channels=32):
     """image (h, w, c) with zero point `zero` and weights (rows, columns, c), int8; the result (h', w', c). A step makes
-    `band` rows of results."""
+    `band` rows of results of `channels` channels."""
     if k.machine.block_in != k.machine.block_out:
         raise tile.KernelError(f"{k.machine.name}: this kernel is for machines whose BLOCK_IN equals BLOCK_OUT")
     (h, w, c), (high, wide, _) = image.shape, weights.shape
     rows, columns = ((extent + 2 * pad - taps) // stride + 1 for extent, taps in ((h, high), (w, wide)))
+    lanes = k.machine.block_out
+    channels, band = min(c, -(-channels // lanes) * lanes), min(band, rows)
     y = k.output("int8", (rows, columns, c))
-    params, band = k.param(0, scale), min(band, rows)
+    params = k.param(0, scale)
     parts = rectangles(high, wide, k.machine.depthwise_taps)
-    kept = [k.depthwise_weights(weights[top : top + a, left : left + b]) for top, left, a, b in parts]
     height, width = (band - 1) * stride + high, w + 2 * pad
-    bands = [k.inp(height, width, c, zero=zero) for _ in range(2)]
-    sums = [k.acc(band, columns, c) for _ in range(2)]
-    results = [k.out(band, columns, c) for _ in range(2)]
-    firsts = range(0, rows, band)
+    bands = [k.inp(height, width, channels, zero=zero) for _ in range(2)]
+    sums = [k.acc(band, columns, channels) for _ in range(2)]
+    results = [k.out(band, columns, channels) for _ in range(2)]
+    firsts = range(0, c, channels)
+    kept = {first: [] for first in firsts}
+    steps = [(first, row) for first in firsts for row in range(0, rows, band)]
+
+    def sizes(step):
+        """Channels, their blocks, rows of results."""
+        first, row = steps[step]
+        part = slice(first, min(c, first + channels))
+        return part, -(-(part.stop - first) // lanes), min(band, rows - row)
 
     def multiply(step):
-        x, s = bands[step % 2], sums[step % 2]
-        count = min(band, rows - firsts[step])
+        x, s, (first, row) = bands[step % 2], sums[step % 2], steps[step]
+        part, blocks, count = sizes(step)
+        if not kept[first]:
+            kept[first] = [k.depthwise_weights(weights[u : u + a, v : v + b, part]) for u, v, a, b in parts]
         need = (count - 1) * stride + high
-        k.load(x[:need], image.window((firsts[step] * stride - pad, -pad, 0), (need, width, c)))
+        window = image[:, :, part].window((row * stride - pad, -pad, 0), (need, width, part.stop - first))
+        k.load(x[:need, :, :blocks], window)
         for number, (top, left, a, b) in enumerate(parts):
-            r, i, j, dy, dx = k.axes(count, columns, s.blocks, a, b)
-            window = x[r * stride + top + dy, i * stride + left + dx, j]
-            k.depthwise(s[r, i, j], window, kept[number][j, 0], [dy, dx], add=number > 0, order=[j, r, i])
+            r, i, j, dy, dx = k.axes(count, columns, blocks, a, b)
+            source = x[r * stride + top + dy, i * stride + left + dx, j]
+            k.depthwise(s[r, i, j], source, kept[first][number][j, 0], [dy, dx], add=number > 0, order=[j, r, i])
 
     def finish(step):
-        s, result = sums[step % 2], results[step % 2]
-        count = min(band, rows - firsts[step])
-        r, i, j = k.axes(count, columns, s.blocks)
+        s, result, (_, row) = sums[step % 2], results[step % 2], steps[step]
+        part, blocks, count = sizes(step)
+        r, i, j = k.axes(count, columns, blocks)
         k.convert(result[r, i, j], s[r, i, j], params[0])
-        k.store(y[firsts[step] : firsts[step] + count], result[:count])
+        k.store(y[row : row + count, :, part], result[:count, :, :blocks])
 
-    k.pipeline(range(len(firsts)), multiply, finish)
+    k.pipeline(range(len(steps)), multiply, finish)
     return y
 
 
@@ -71,4 +83,5 @@ def _(rng):
     pad = int(rng.integers(0, min(high, wide)))
     h, w, c = high + int(rng.integers(0, 9)), wide + int(rng.integers(0, 9)), int(rng.integers(1, 50))
     more = {"stride": stride, "pad": pad, "zero": int(rng.integers(-9, 9)), "band": int(rng.integers(1, 6))}
+    more["channels"] = int(rng.integers(1, 50))
     return tile.Spec("int8", (h, w, c)), tile.Spec("int8", (high, wide, c)), more
