@@ -16,25 +16,32 @@ def scan(k, decay, drive, mix, *, steps=8, channels=32):
     lanes = k.machine.block_out
     channels, steps = min(c, -(-channels // lanes) * lanes), min(steps, times)
     y = k.output("int8", (times, c))
-    one = k.param(0, 1)
+    one, choose = k.param(0, 1), k.wgt(states, lanes, states)
+    k.load(choose, k.constant(np.eye(states, dtype=np.int8)[:, None].repeat(lanes, 1)))
     for first in range(0, c, channels):
         with k.scope():
             part = slice(first, min(c, first + channels))
             wide = part.stop - part.start
             a, u = [[k.out(steps, states, wide, dtype=d) for _ in range(2)] for d in ("uint8", "int8")]
-            m = [k.out(steps, states, lanes) for _ in range(2)]  # the same number in all lanes
+            rows, spread = [k.inp(steps, states) for _ in range(2)], [k.acc(steps, states, lanes) for _ in range(2)]
+            m = k.out(steps, states, lanes)  # the same number in all lanes, as products with ones make it
             h, p = k.out(steps + 1, states, wide), k.out(states, wide)
             weighed, result = k.out(steps, states, wide), k.out(steps, wide)
             k.fill(h[steps : steps + 1])
             begins = range(0, times, steps)
 
-            def load(step, part=part, a=a, u=u, m=m, begins=begins):
+            def load(step, part=part, a=a, u=u, rows=rows, spread=spread, begins=begins):
                 span, count = slice(begins[step], min(times, begins[step] + steps)), min(steps, times - begins[step])
                 k.load(a[step % 2][:count], decay[span, :, part])
                 k.load(u[step % 2][:count], drive[span, :, part])
-                k.load(m[step % 2][:count], mix[span].reshape(count, states, 1).expand(count, states, lanes))
+                x, s = rows[step % 2], spread[step % 2]
+                k.load(x[:count], mix[span])
+                t, n, b = k.axes(count, states, x.blocks)
+                k.dot(s[t, n, 0], x[t, b], choose[n, 0, b], over=[b])
 
-            def compute(step, part=part, a=a, u=u, m=m, h=h, p=p, weighed=weighed, result=result, begins=begins):
+            def compute(
+                step, part=part, a=a, u=u, spread=spread, m=m, h=h, p=p, weighed=weighed, result=result, begins=begins
+            ):
                 count, now = min(steps, times - begins[step]), step % 2
                 for t in range(count):  # the state of step t stands in entry t, the last one's in entry `steps`
                     n, j = p.axes()
@@ -45,7 +52,8 @@ def scan(k, decay, drive, mix, *, steps=8, channels=32):
                 n, j = p.axes()
                 k.vector(h[steps, n, j], h[count - 1, n, j])
                 t, n, j = k.axes(count, states, p.blocks)
-                by = k.second("mul", m[now][t, n, 0], rx=1 / 128)
+                k.vector(m[t, n, 0], spread[now][t, n, 0])
+                by = k.second("mul", m[t, n, 0], rx=1 / 128)
                 k.vector(weighed[t, n, j], h[t, n, j], second=by)
                 t, j, n = k.axes(count, p.blocks, states)
                 k.pool(result[t, j], weighed[t, n, j], [n], "sum", params=one[0])
