@@ -16,10 +16,10 @@ def size_of(extent, taps, stride, dilation, pad):
 
 
 @tile.kernel
-def convolution(k, image, weights, *, stride=1, dilation=1, pad=1, groups=1, zero=0, scale=0.01):
+def convolution(k, image, weights, *, stride=1, dilation=1, pad=1, groups=1, zero=0, scale=0.01, band=4):
     """image (h, w, c) with zero point `zero` and weights (rows, columns, o, c / groups), int8; the result (h', w', o).
-    stride, dilation and pad are numbers, or pairs of rows and columns. Rows of the image come as they are needed, each
-    once for a row of results. A group is a product of its own, whose last entries its channels need not fill."""
+    stride, dilation and pad are numbers, or pairs of rows and columns. A step makes `band` rows
+    of results of one group, whose channels need not fill their last entries."""
     h, w, c = image.shape
     stride, dilation, pad = pair(stride), pair(dilation), pair(pad)
     *taps, o, per_group = weights.shape
@@ -30,34 +30,32 @@ def convolution(k, image, weights, *, stride=1, dilation=1, pad=1, groups=1, zer
         )
     y = k.output("int8", (rows, columns, o))
     params = k.param(0, scale)
-    width = w + 2 * pad[1]
-    for group in range(groups):
-        with k.scope():
-            outs = slice(group * o // groups, (group + 1) * o // groups)
-            inner = slice(group * per_group, (group + 1) * per_group)
-            kept = k.wgt(*taps, o // groups, per_group)
-            k.load(kept, weights[:, :, outs])
-            bands = [k.inp(taps[0], width, per_group, zero=zero) for _ in range(2)]
-            sums = [k.acc(1, columns, o // groups) for _ in range(2)]
-            results = [k.out(1, columns, o // groups) for _ in range(2)]
+    width, outs, band = w + 2 * pad[1], o // groups, min(band, rows)
+    height = (band - 1) * stride[0] + (taps[0] - 1) * dilation[0] + 1
+    kept = [k.wgt(*taps, outs, per_group) for _ in range(2)]
+    images = [k.inp(height, width, per_group, zero=zero) for _ in range(2)]
+    sums, results = [k.acc(band, columns, outs) for _ in range(2)], [k.out(band, columns, outs) for _ in range(2)]
+    steps = [(group, row) for group in range(groups) for row in range(0, rows, band)]
 
-            def multiply(row, inner=inner, kept=kept, bands=bands, sums=sums):
-                band, s = bands[row % 2], sums[row % 2]
-                for tap in range(taps[0]):
-                    place = row * stride[0] + tap * dilation[0] - pad[0]
-                    line = image[:, :, inner].window((place, -pad[1], 0), (1, width, per_group))
-                    k.load(band[tap : tap + 1], line)
-                i, j, dy, dx, n = k.axes(columns, s.blocks, *taps, band.blocks)
-                window = band[dy, i * stride[1] + dx * dilation[1], n]
-                k.dot(s[0, i, j], window, kept[dy, dx, j, n], over=[dy, dx, n])
+    def multiply(step):
+        (group, row), x, s, weight = steps[step], images[step % 2], sums[step % 2], kept[steps[step][0] % 2]
+        if row == 0:
+            k.load(weight, weights[:, :, group * outs : (group + 1) * outs])
+        channels, count = image[:, :, group * per_group : (group + 1) * per_group], min(band, rows - row)
+        need = height - (band - count) * stride[0]
+        k.load(x[:need], channels.window((row * stride[0] - pad[0], -pad[1], 0), (need, width, per_group)))
+        r, i, j, dy, dx, n = k.axes(count, columns, s.blocks, *taps, x.blocks)
+        window = x[r * stride[0] + dy * dilation[0], i * stride[1] + dx * dilation[1], n]
+        k.dot(s[r, i, j], window, weight[dy, dx, j, n], over=[dy, dx, n])
 
-            def finish(row, outs=outs, sums=sums, results=results):
-                s, result = sums[row % 2], results[row % 2]
-                i, j = k.axes(columns, s.blocks)
-                k.convert(result[0, i, j], s[0, i, j], params[0])
-                k.store(y[row : row + 1, :, outs], result)
+    def finish(step):
+        (group, row), s, result = steps[step], sums[step % 2], results[step % 2]
+        count = min(band, rows - row)
+        r, i, j = k.axes(count, columns, s.blocks)
+        k.convert(result[r, i, j], s[r, i, j], params[0])
+        k.store(y[row : row + count, :, group * outs : (group + 1) * outs], result[:count])
 
-            k.pipeline(range(rows), multiply, finish)
+    k.pipeline(range(len(steps)), multiply, finish)
     return y
 
 
@@ -87,4 +85,5 @@ def _(rng):
     per_group, o = (int(rng.integers(1, 1 + 40 // groups)) for _ in range(2))
     image, weights = tile.Spec("int8", (h, w, groups * per_group)), tile.Spec("int8", (*taps, groups * o, per_group))
     more = {"stride": stride, "dilation": dilation, "pad": pad, "groups": groups, "zero": int(rng.integers(-9, 9))}
+    more["band"] = int(rng.integers(1, 6))
     return image, weights, more
