@@ -18,8 +18,8 @@ def size_of(extent, taps, stride, dilation, pad):
 @tile.kernel
 def convolution(k, image, weights, *, stride=1, dilation=1, pad=1, groups=1, zero=0, scale=0.01, band=4):
     """image (h, w, c) with zero point `zero` and weights (rows, columns, o, c / groups), int8; the result (h', w', o).
-    stride, dilation and pad are numbers, or pairs of rows and columns. A step makes `band` rows
-    of results of one group, whose channels need not fill their last entries."""
+    stride, dilation and pad are numbers, or pairs of rows and columns. A step makes `band` rows of results of one
+    group, whose channels need not fill their last entries."""
     h, w, c = image.shape
     stride, dilation, pad = pair(stride), pair(dilation), pair(pad)
     *taps, o, per_group = weights.shape

@@ -7,19 +7,21 @@ import numpy as np
 from tessera import tile
 
 
-def rectangles(rows, columns, most):
-    """(first row, first column, rows, columns) of parts of at most `most` taps."""
-    wide = min(columns, most)
-    high = max(1, most // wide)
-    return [
-        (y, x, min(high, rows - y), min(wide, columns - x))
-        for y in range(0, rows, high)
-        for x in range(0, columns, wide)
-    ]
+def rectangles(taps, most, results):
+    """(first row, first column, rows, columns) of parts of at most `most` taps, of the forms with which the fewest
+    vectors are read: those under the windows of (rows, columns) results, once for each part (isa/timing.md)."""
+
+    def parts(high):
+        wide = min(taps[1], most // high)
+        corners = [(y, x) for y in range(0, taps[0], high) for x in range(0, taps[1], wide)]
+        return [(y, x, min(high, taps[0] - y), min(wide, taps[1] - x)) for y, x in corners]
+
+    cost = lambda found: sum((results[0] + a - 1) * (results[1] + b - 1) for _, _, a, b in found)
+    return min((parts(high) for high in range(1, 1 + min(3, taps[0], most))), key=cost)
 
 
 @tile.kernel
-def depthwise(k, image, weights, *, stride=1, pad=1, zero=0, scale=0.05, band=4, channels=32):
+def depthwise(k, image, weights, *, stride=1, pad=1, zero=0, scale=0.05, band=8, channels=32):
     """image (h, w, c) with zero point `zero` and weights (rows, columns, c), int8; the result (h', w', c). A step makes
     `band` rows of results of `channels` channels."""
     if k.machine.block_in != k.machine.block_out:
@@ -30,7 +32,7 @@ def depthwise(k, image, weights, *, stride=1, pad=1, zero=0, scale=0.05, band=4,
     channels, band = min(c, -(-channels // lanes) * lanes), min(band, rows)
     y = k.output("int8", (rows, columns, c))
     params = k.param(0, scale)
-    parts = rectangles(high, wide, k.machine.depthwise_taps)
+    parts = rectangles((high, wide), k.machine.depthwise_taps, (band, columns))
     height, width = (band - 1) * stride + high, w + 2 * pad
     bands = [k.inp(height, width, channels, zero=zero) for _ in range(2)]
     sums = [k.acc(band, columns, channels) for _ in range(2)]
@@ -82,6 +84,6 @@ def _(rng):
     high, wide, stride = (int(v) for v in rng.integers(1, (6, 8, 4)))
     pad = int(rng.integers(0, min(high, wide)))
     h, w, c = high + int(rng.integers(0, 9)), wide + int(rng.integers(0, 9)), int(rng.integers(1, 50))
-    more = {"stride": stride, "pad": pad, "zero": int(rng.integers(-9, 9)), "band": int(rng.integers(1, 6))}
+    more = {"stride": stride, "pad": pad, "zero": int(rng.integers(-9, 9)), "band": int(rng.integers(1, 9))}
     more["channels"] = int(rng.integers(1, 50))
     return tile.Spec("int8", (h, w, c)), tile.Spec("int8", (high, wide, c)), more
