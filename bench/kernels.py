@@ -5,6 +5,7 @@ result is compared with the reference."""
 
 import importlib.util
 import pathlib
+import sys
 import time
 
 import numpy as np
@@ -133,6 +134,8 @@ def compiled(kind, arrays, parameters, config):
 
 
 def bench(names, config):
+    from tessera import tile
+
     config = config or "npu256"
     rng = np.random.default_rng(8)
     rows = []
@@ -141,7 +144,11 @@ def bench(names, config):
             continue
         kernel = kernel_of(file, kernel_name)
         arrays = [rng.integers(-128, 128, t).astype(np.int8) if isinstance(t, tuple) else t for t in tensors]
-        program = kernel.build(*arrays, config=config, **parameters)
+        try:
+            program = kernel.build(*arrays, config=config, **parameters)
+        except tile.DoesNotFit as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            continue
         session, machine = program.session("sysc"), program.machine
         found = session.run(None, dict(zip(kernel.inputs, arrays, strict=True)))
         begin = time.process_time()
