@@ -23,6 +23,8 @@ transformers  whole transformers on npu256 with row lanes, normalisations in int
             bound, share of peak, what is left to the CPU; the timing model unless --device rtl; --config
 decoding    a step of decoding beside the time in which weights and cache are read once (timing model)
 products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
+kernels     the kernels of examples/kernels beside their products alone, the compiler's operators and the host (timing
+            model, docs/tile.md); --config
 explore     machines of a grid times networks: evaluations and seconds, the front confirmed by the timing model, workers
 scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
 serve       models by REST and gRPC, and remote devices, beside the session in the process, at 1, 8 and 50 clients
@@ -160,6 +162,10 @@ def known_names(benchmark):
         import decoding
 
         return [*decoding.SHAPES, decoding.TRAINED]
+    if benchmark == "kernels":
+        import kernels
+
+        return sorted({row[0] for row in kernels.KERNELS.values()})
     if benchmark == "products":
         import products
 
@@ -234,6 +240,7 @@ def main():
             "explore",
             "scale",
             "products",
+            "kernels",
             "report",
             "transformers",
             "decoding",
@@ -296,6 +303,10 @@ def main():
         import products
 
         result = products.bench(options.networks, options.config, device)
+    elif options.name == "kernels":
+        import kernels
+
+        result = kernels.bench(options.networks, options.config)
     elif options.name == "explore":
         import explore
 

@@ -4,16 +4,23 @@
 Values are weights of the second product, which have their positions along the lanes: the kernel takes them transposed,
 as the product that makes them can store them. Probabilities of `lag` bands wait in INP, so that the vector unit works
 on rows of the first bands while the first head's values come. Each head's keys and values come while the head before is
-computed."""
+computed.
+
+exp(x - m) / sum(exp(x - m)) is the same for each m that is no less than the row's maximum. So m is the largest int8,
+and no pass looks for the maximum, as long as fp32 holds the exponentials of 256 steps."""
 
 import numpy as np
 
 from tessera import tile
 
+LARGEST = 2.0**80  # of the exponentials; the sum of a row stays below 2^100
+PART = 3  # blocks of keys with which the first scores begin
+STEEPEST = 0.55  # steps with which the smallest of them is no less than 2^-120
+
 
 def exponentials(step, size=1.0):
-    """exp(-step * d) * size for differences d of two scores."""
-    return (np.exp(-step * np.arange(256)) * size).astype(np.float32)
+    """exp(-step * d) * size for differences d between the maximum and a score."""
+    return (np.exp(-step * np.arange(256)) * (LARGEST if step <= STEEPEST else 1.0) * size).astype(np.float32)
 
 
 @tile.kernel
@@ -28,7 +35,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)
     keys, values = [k.wgt(m, d) for _ in range(2)], [k.wgt(d, m) for _ in range(2)]
-    queries, sums = [k.inp(rows, d) for _ in range(2)], [k.acc(rows, m) for _ in range(2)]
+    queries, sums = [k.inp(rows, d) for _ in range(2)], [k.acc(-(-m // k.machine.block_out), rows, 1) for _ in range(2)]
     scores, scalars = [k.out(rows, m) for _ in range(2)], [k.acc(rows, 1) for _ in range(2)]
     chances = [k.inp(rows, m, dtype="uint8") for _ in range(lag + 1)]
     loaded = set()  # heads whose keys are there
@@ -39,8 +46,13 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
 
     def load_keys(head):
         if head < heads and head not in loaded:
-            k.load(keys[head % 2], key[head])
+            load_part(head, 0, keys[0].rows)
             loaded.add(head)
+
+    def load_part(head, begin, end):
+        """Of a head's keys those of the entries from `begin` to `end`."""
+        lanes = k.machine.block_out
+        k.load(keys[head % 2][begin:end], key[head, begin * lanes : min(m, end * lanes)])
 
     def load_values(head, begin, end):
         """Of a head the blocks of positions from `begin` to `end`, one entry of weights each."""
@@ -53,14 +65,29 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         load_keys(head)
         x, s, w = queries[number % 2], sums[number % 2], keys[head % 2]
         k.load(x[: count(number)], query[head, begin : begin + count(number)])
-        i, j, c = k.axes(count(number), s.blocks, x.blocks)
-        k.dot(s[i, j], x[i, c], w[j, c], over=[c])
+        i, j, c = k.axes(count(number), s.dims[0], x.blocks)
+        k.dot(s[j, i, 0], x[i, c], w[j, c], over=[c], order=[i, j])
+
+    def start():
+        """The first scores, part by part behind the keys."""
+        x, s, w = queries[0], sums[0], keys[0]
+        k.load(x[: count(0)], query[0, : count(0)])
+        loaded.add(0)
+        for begin in range(0, s.dims[0], PART):
+            blocks = min(PART, s.dims[0] - begin)
+            load_part(0, begin, begin + blocks)
+            i, j, c = k.axes(count(0), blocks, x.blocks)
+            k.dot(s[begin + j, i, 0], x[i, c], w[begin + j, c], over=[c], order=[i, j])
 
     def normalise(number):
         s, x, z, p = sums[number % 2], scores[number % 2], scalars[number % 2], chances[number % (lag + 1)]
-        i, j = k.axes(count(number), s.blocks)
-        k.convert(x[i, j], s[i, j], to_score[0])
-        k.row_max(z[i, 0], x[i, j], [j], m)
+        part = PART if number == 0 else x.blocks
+        for begin in range(0, x.blocks, part):
+            i, j = k.axes(count(number), min(part, x.blocks - begin))
+            k.convert(x[i, begin + j], s[begin + j, i, 0], to_score[0])
+        i, j = k.axes(count(number), x.blocks)
+        if step > STEEPEST:
+            k.row_max(z[i, 0], x[i, j], [j], m)
         k.row_sum_exp(z[i, 0], x[i, j], [j], m, sum_numbers)
         k.softmax(p[i, j], x[i, j], z[i, 0], [j], numbers)
 
@@ -77,8 +104,11 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         k.store(result[head, begin : begin + count(number)], o[: count(number)])
 
     # What a band needs is issued in front of the vector unit's work on the band before.
-    score(0)
     to_score, to_result = k.param(0, scale), k.param(0, out_scale)
+    start()
+    if step <= STEEPEST:
+        for z in scalars:  # 127 in each byte: of a maximum the low one counts
+            k.fill(z, 127)
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
     blocks = values[0].blocks
     for number in range(len(bands) + lag):
@@ -104,7 +134,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
 def _(query, key, value, *, scale=0.002, step=0.05, out_scale=0.01):
     products = np.einsum("hid,hjd->hij", query.astype(np.int64), key.astype(np.int64))
     scores = np.clip(np.rint(products.astype(np.float32) * np.float32(scale)), -128, 127).astype(int)
-    below = scores.max(-1, keepdims=True) - scores
+    below = (scores.max(-1, keepdims=True) if step > STEEPEST else 127) - scores
     total = np.zeros(scores.shape[:2], np.float32)
     for position in range(scores.shape[2]):  # in the machine's order, as each sum is rounded
         total = total + exponentials(step)[below[:, :, position]]
@@ -120,4 +150,5 @@ def _(rng):
     return *(tile.Spec("int8", shape) for shape in shapes), {
         "rows": int(rng.integers(1, 20)),
         "lag": int(rng.integers(0, 4)),
+        "step": float(rng.choice([0.01, 0.05, 0.5, 1.0])),
     }

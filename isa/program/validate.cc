@@ -2,8 +2,10 @@
 // What every reader of an artifact may rely on. Enters: an artifact from a compiler or a file. Leaves: nothing, or the
 // first broken promise. Sums of untrusted numbers are taken in 128 bits.
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "isa/program/artifact.h"
@@ -137,6 +139,18 @@ class Validator {
     }
   }
 
+  /// ", layer 'NAME'" for a message of isa::check_program, which begins with "instruction N (".
+  static std::string layer_of(const NpuProgram& p, const std::string& message) {
+    constexpr std::string_view kStart = "instruction ";
+    size_t n = 0;
+    if (!message.starts_with(kStart)) return "";
+    const char* digits = message.data() + kStart.size();
+    const auto [rest, error] = std::from_chars(digits, message.data() + message.size(), n);
+    if (error != std::errc{} || !std::string_view(rest).starts_with(" (")) return "";
+    if (n >= p.layer_of_instruction.size() || p.layer_of_instruction[n] >= p.layers.size()) return "";
+    return ", layer '" + p.layers[p.layer_of_instruction[n]].name + "'";
+  }
+
   void program(const NpuProgram& p, const std::string& where) {
     require(p.constant_offset % 64 == 0, where, "the offset of its constants is no multiple of 64");
     require(Wide{p.constant_offset} + p.constant_bytes <= a_.device_constants.size(), where,
@@ -151,7 +165,7 @@ class Validator {
       instructions = instructions_of(p);
       isa::check_program(instructions, a_.config);
     } catch (const Error& error) {
-      fail(where + ": " + error.what());
+      fail(where + ": " + error.what() + layer_of(p, error.what()));
     }
     for (size_t n = 0; n < instructions.size(); ++n) {
       const auto range = isa::dram_range(instructions[n]);

@@ -32,6 +32,7 @@ void Alu::reset() {
   issue_free_ = write_free_ = 0;
   writes_ = {};
   out_reads_ = {};
+  acc_reads_ = {};
   walk_.reset(context_.config, context_.gemm_acc);
   context_.alu_reads_inp = false;
 }
@@ -110,21 +111,26 @@ void Alu::advance(Cycle now) {
   walk_.advance(limit, inp_share_);
   counters().stall_port += walk_.take_port_stalls();
   const Job& job = *active_;
-  for (Uses* uses : {&writes_, &out_reads_}) {
+  for (Uses* uses : {&writes_, &out_reads_, &acc_reads_}) {
     if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
   }
   for (const AluStretch& ends : walk_.ends()) {
     add_write({ends.from + job.work.form.latency, ends.to + job.work.form.latency, job.destination, ends.share, false});
   }
   for (const AluStretch& reads : walk_.out_reads()) {
-    out_reads_.uses.push_back({reads.from, reads.to, Port::kOutRead, reads.share, false});
+    out_reads_.uses.push_back(reads_of(reads, Port::kOutRead));
+  }
+  for (const AluStretch& reads : walk_.acc_reads()) {
+    acc_reads_.uses.push_back(reads_of(reads, Port::kAccRead));
   }
   walk_.forget_stretches();
   if (walk_.done()) return;
   const auto period = static_cast<double>(job.work.form.vector_issues);
   const double share = 1 / period, busy = 1 - static_cast<double>(job.work.form.pause) / period;
   suppose(writes_, walk_.next() + job.work.form.latency, job.destination, share);
-  if (job.reads_out) suppose(out_reads_, walk_.next(), Port::kOutRead, job.reads_out_always ? busy : share);
+  if (job.work.alu.src == isa::AluSpace::kAcc) suppose(acc_reads_, walk_.next() + kReadToBeat, Port::kAccRead, busy);
+  if (job.reads_out)
+    suppose(out_reads_, walk_.next() + kReadToBeat, Port::kOutRead, job.reads_out_always ? busy : share);
 }
 
 /// Single writes a few cycles apart are one stretch of a smaller share: LOAD's queue of beats evens them out.
@@ -173,7 +179,7 @@ void Alu::end() {
 }
 
 void Alu::use_ports(Cycle now) {
-  for (Uses* uses : {&writes_, &out_reads_}) {
+  for (Uses* uses : {&writes_, &out_reads_, &acc_reads_}) {
     Ring<Use>& ahead = uses->uses;
     while (!ahead.empty() && ahead.front().to <= now) ahead.pop_front();
     const bool used = !ahead.empty() && ahead.front().from <= now;
@@ -190,7 +196,7 @@ void Alu::use_ports(Cycle now) {
     }
     if (ahead.empty()) continue;
     const Cycle next = used ? ahead.front().to : ahead.front().from;
-    if (next != kNever) wake_at(next);
+    if (next != kNever && (uses != &acc_reads_ || context_.acc_moves)) wake_at(next);
   }
 }
 
@@ -204,7 +210,7 @@ void Alu::begin_rows(Cycle from) {
   const double share = 1 / static_cast<double>(isa::timing::row::turns(context_.config));
   if (work.map) suppose(writes_, from, write_port(work.destination), share);
   if (work.source != isa::AluSpace::kAcc) {
-    suppose(out_reads_, from, work.source == isa::AluSpace::kOut ? Port::kOutRead : Port::kNone, share);
+    suppose(out_reads_, from + kReadToBeat, work.source == isa::AluSpace::kOut ? Port::kOutRead : Port::kNone, share);
   }
   job.item.trace.first_cycle = from + 1;
 }
@@ -226,7 +232,7 @@ bool Alu::end_rows(Cycle now) {
   job.item.trace.last_cycle = now - 1;
   complete(job.item, now);
   context_.alu_reads_inp = false;
-  for (Uses* uses : {&writes_, &out_reads_}) {
+  for (Uses* uses : {&writes_, &out_reads_, &acc_reads_}) {
     if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
   }
   active_.reset();

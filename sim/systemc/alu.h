@@ -54,6 +54,9 @@ class Alu : public Engine {
     Port port = Port::kNone;  // published
     double share = 0;
   };
+  static Use reads_of(const AluStretch& reads, Port port) {
+    return {reads.from + kReadToBeat, reads.to + kReadToBeat, port, reads.share, false};
+  }
   Job describe(const Queued& taken, Cycle now) const;
   double load_share(Cycle now);
   void advance(Cycle now);
@@ -74,7 +77,7 @@ class Alu : public Engine {
   bool begun_ = false;
   Cycle issue_free_ = 0;  // boundary of the last issue
   Cycle write_free_ = 0;  // boundary of the last write
-  Uses writes_, out_reads_;
+  Uses writes_, out_reads_, acc_reads_;
   double inp_share_ = 0;  // of LOAD, since the last time it changed
   // LOAD's share by its beats on the bus: since bus_since_, and before.
   double bus_share_ = 0, bus_before_ = 0;

@@ -83,6 +83,7 @@ void AluWalk::reset(const isa::MachineConfig& config, const AccUse& acc) {
   writes_.clear();
   ends_.clear();
   out_reads_.clear();
+  acc_reads_.clear();
   next_ = last_at_ = last_acc_write_ = last_inp_write_ = port_stalls_ = occupied_ = 0;
   owed_ = 0;
   window_ = static_cast<uint64_t>(isa::timing::alu::under_way(config)) + 1;
@@ -210,23 +211,28 @@ Cycle AluWalk::straight(Cycle limit, double load_share) const {
   return limit;
 }
 
-/// Cycles up to `last`, from `from` on, of which reads of OUT take a share: pauses lie between them.
-void AluWalk::read_out(Cycle from, Cycle last, double share) {
-  if (!out_reads_.empty()) {
-    AluStretch& before = out_reads_.back();
+/// Cycles up to `last`, from `from` on, of which reads of a memory take a share: pauses lie between them.
+void AluWalk::reads(std::vector<AluStretch>& stretches, Cycle from, Cycle last, double share) {
+  if (!stretches.empty()) {
+    AluStretch& before = stretches.back();
     from = std::max(from, before.to);
     if (before.to == from && before.share == share) {
       before.to = std::max(before.to, last + 1);
       return;
     }
   }
-  if (from <= last) out_reads_.push_back({from, last + 1, share});
+  if (from <= last) stretches.push_back({from, last + 1, share});
 }
 
 /// The share of OUT's reads in a vector without a wait.
 double AluWalk::out_share() const {
   const uint64_t reads = (alu_.src == isa::AluSpace::kOut ? sources_ : 0) + (form_.second ? 1 : 0);
   return static_cast<double>(reads) / static_cast<double>(form_.vector_issues);
+}
+
+/// The share of ACC's: a source that waits for something keeps STORE away too, and a pause does not.
+double AluWalk::acc_share() const {
+  return 1 - static_cast<double>(form_.pause) / static_cast<double>(form_.vector_issues);
 }
 
 /// The next `count` issues without a wait.
@@ -241,7 +247,7 @@ void AluWalk::skip(uint64_t count) {
   next_ += count;
   last_ = next_ - 1;
   placed_ = false;
-  if (alu_.src == isa::AluSpace::kOut) read_out(begin, last_, out_share());
+  if (alu_.src == isa::AluSpace::kOut) reads(out_reads_, begin, last_, out_share());
   const uint64_t vectors = issued_ / form_.vector_issues;
   if (vectors == before) return;
   const auto end = [&](uint64_t n) { return begin + (n + 1 - before) * form_.vector_issues - over - 1; };
@@ -274,13 +280,18 @@ void AluWalk::cycle(double load_share) {
   const auto until = [&](Cycle cycle) {
     if (!stepping) next_ = std::max(next_, cycle);
   };
+  // A read that waits for a write keeps STORE away from OUT.
+  const auto hazard = [&](Cycle written_at) {
+    until(written_at + 1);
+    if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) reads(out_reads_, at, next_ - 1, 1);
+  };
   if (!second_alone) {
     const Cycle written_at = written(alu_.src, static_cast<int32_t>(source_));
-    if (written_at >= at) return until(written_at + 1);
+    if (written_at >= at) return hazard(written_at);
   }
   if (end && form_.second) {
     const Cycle written_at = written(isa::AluSpace::kOut, static_cast<int32_t>(other_));
-    if (written_at >= at) return until(written_at + 1);
+    if (written_at >= at) return hazard(written_at);
   }
   if (end && at + form_.latency <= last_at_) return until(last_at_ + 1 - form_.latency);
   if (!second_alone && alu_.src == isa::AluSpace::kAcc && acc_->reads(at)) {
@@ -310,7 +321,7 @@ void AluWalk::cycle(double load_share) {
   if (form_.pause == 0) {
     if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
   } else if (end) {
-    read_out(at + 1 - std::min<Cycle>(at, form_.vector_issues), at, out_share());
+    reads(out_reads_, at + 1 - std::min<Cycle>(at, form_.vector_issues), at, out_share());
   }
   if (end) {
     add(ends_, at, 1, form_.vector_issues);
@@ -323,7 +334,7 @@ void AluWalk::cycle(double load_share) {
 void AluWalk::advance(Cycle limit, double load_share) {
   if (done()) return;
   while (!done() && next_ < limit) {
-    const Cycle to = straight(limit, load_share);
+    const Cycle to = straight(limit, load_share), from = next_;
     if (to > next_) {
       skip(std::min(form_.issues - issued_, to - next_));
     } else if (reads_inp() && load_share > 1 - 1e-6) {
@@ -332,6 +343,7 @@ void AluWalk::advance(Cycle limit, double load_share) {
     } else {
       cycle(load_share);
     }
+    if (alu_.src == isa::AluSpace::kAcc) reads(acc_reads_, from, next_ - 1, acc_share());
   }
 }
 

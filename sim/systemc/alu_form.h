@@ -66,12 +66,15 @@ class AluWalk {
   bool reads_inp() const { return alu_.src == isa::AluSpace::kInp; }
   /// Cycles that ports have cost since this was last asked.
   Cycle take_port_stalls() { return std::exchange(port_stalls_, 0); }
-  /// Since this was last asked, in order: issues that end a vector, and cycles in which it asks for a read of OUT.
+  /// Since this was last asked, in order: issues that end a vector, and cycles in which it asks for a read of OUT or
+  /// ACC.
   const std::vector<AluStretch>& ends() const { return ends_; }
   const std::vector<AluStretch>& out_reads() const { return out_reads_; }
+  const std::vector<AluStretch>& acc_reads() const { return acc_reads_; }
   void forget_stretches() {
     ends_.clear();
     out_reads_.clear();
+    acc_reads_.clear();
   }
   /// The earliest cycle of the next issue, and what it can be followed by.
   Cycle next() const { return next_; }
@@ -89,8 +92,9 @@ class AluWalk {
   void place();
   void move_on();
   Cycle straight(Cycle limit, double load_share) const;
-  void read_out(Cycle from, Cycle last, double share);
+  static void reads(std::vector<AluStretch>& stretches, Cycle from, Cycle last, double share);
   double out_share() const;
+  double acc_share() const;
   void skip(uint64_t count);
   void cycle(double load_share);
   bool refused(Cycle at);
@@ -122,7 +126,7 @@ class AluWalk {
   Cycle last_acc_write_ = 0, last_inp_write_ = 0;
   double owed_ = 0;  // cycles that LOAD's share has not yet cost
   Cycle port_stalls_ = 0;
-  std::vector<AluStretch> ends_, out_reads_;
+  std::vector<AluStretch> ends_, out_reads_, acc_reads_;
 };
 
 }  // namespace tessera::sim::systemc

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "isa/generated/timing.h"
 #include "sim/systemc/acc_use.h"
 #include "sim/systemc/agenda.h"
 #include "sim/systemc/machine.h"
@@ -29,6 +30,9 @@ class PortShares {
  private:
   std::array<std::array<double, 4>, kPorts> share_{};
 };
+
+/// Cycles from STORE's read of a group to its beat on the bus: reads of others refuse it the beats so much later.
+inline constexpr Cycle kReadToBeat = isa::timing::store::kFirstBeat - 1;
 
 struct Context {
   Agenda agenda;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Cycle kPrepare = isa::timing::gemm::kPrepare;
 constexpr Cycle kWrite = isa::timing::gemm::kWrite;
+constexpr Cycle kRead = AccUse::kRead + kReadToBeat;  // as STORE's beats meet it
 constexpr Cycle kApart = isa::timing::gemm::kApart;
 
 }  // namespace
@@ -87,7 +88,7 @@ void Gemm::work(Cycle now) {
   item.trace.first_cycle = first;
   item.trace.last_cycle = free_ - 1;
   const double share = static_cast<double>(form.sums) / static_cast<double>(form.steps);
-  if (gemm->accumulate) ports_[0].uses.push_back({first + AccUse::kRead, free_ + AccUse::kRead, share});
+  if (gemm->accumulate) ports_[0].uses.push_back({first + kRead, free_ + kRead, share});
   ports_[1].uses.push_back({first + kWrite, free_ + kWrite, share});
   context_.gemm_acc.add(*gemm, form, first, free_, now);
   npu_.gemm_taken();

@@ -77,7 +77,7 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
     const uint32_t to = run.sp & (width - 1);
     piece.beats = groups_of(run.dram, run.bytes, width);
     piece.prime = from > to ? 1 : 0;
-    piece.tail = piece.prime + piece.groups + piece.refused - piece.beats;
+    piece.tail = piece.prime + piece.groups + piece.refused - held(piece.beats) - piece.beats;
   }
   counters().busy += piece.groups;
   ++emitted_;
@@ -90,6 +90,12 @@ uint32_t Load::refusals() const {
   return run_item_.space == isa::Space::kTable && parts > 1 ? parts - 1 : 0;
 }
 
+/// Of a run's refused cycles those in which a beat on the bus waits: the queue and LOAD's hand hold the others.
+uint32_t Load::held(uint32_t beats) const {
+  constexpr uint32_t kHeld = isa::timing::bus::kBeatsWaiting + 1;
+  return context_.request->timing.spec || beats <= kHeld ? 0 : (beats - kHeld) * refusals();
+}
+
 /// It needs a cycle for each beat, like the run before it.
 void Load::joined(const Run& run, Cycle at) {
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
@@ -97,10 +103,10 @@ void Load::joined(const Run& run, Cycle at) {
   const uint32_t beats = groups_of(run.dram, run.bytes, width);
   joined_.push_back({piece.beats, at});
   ++piece.joined;
+  piece.tail += beats * refusals() + held(piece.beats) - held(piece.beats + beats);
   piece.beats += beats;
   piece.groups += beats;
   piece.refused += beats * refusals();
-  piece.tail += beats * refusals();
   piece.last = run.last;
   counters().busy += beats;
   ++emitted_;
@@ -233,7 +239,7 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
       return {!burst.run_first ? 0
               : free == kNever ? kNever
                                : first - isa::timing::bus::kSeen,
-              piece.port, groups_a_beat};
+              piece.port, groups_a_beat, piece.groups == 0 ? 1 : 1 + Cycle{piece.refused / piece.groups}};
     }
     if (piece.none || free == kNever) continue;
     free = first + piece.groups + piece.refused;

@@ -95,6 +95,7 @@ class Load : public Transfer {
   Cycle padding_end() const;
   void stalled(Cycle cycles);
   uint32_t refusals() const;
+  uint32_t held(uint32_t beats) const;
   void share_inp(Port port, double share);
   Padding padding_;
   bool overdue_ = false;  // padding is written at once: beats behind it have come

@@ -147,8 +147,9 @@ double Memory::writes_waiting() const {
 void Memory::read_ahead(Cycle now) {
   const double waiting = std::min(writes_waiting(), kReadAhead);
   Cycle from = write_.since;
-  if (!write_.active && !writes_.empty()) {
-    from = std::max(from, std::max(writes_.front()->side->ready(*writes_.front()).first_beat, write_.free));
+  const Burst* first = writes_.empty() ? offers_[2] : writes_.front();
+  if (!write_.active && first != nullptr) {
+    from = std::max(from, std::max(first->side->ready(*first).first_beat, write_.free));
   }
   const double cycles = now > from ? static_cast<double>(now - from) : 0;
   const double leave = write_.active ? write_.rate : 0;
@@ -240,7 +241,7 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
     next = std::min(next, start);
     return true;
   }
-  const auto [taken, port, moves] = burst.side->ready(burst);
+  const auto [taken, port, moves, turns] = burst.side->ready(burst);
   if (taken > now + kBuffered) {
     if (taken != kNever) next = std::min(next, taken - kBuffered);
     return queued_whole(now, next);
@@ -250,6 +251,10 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
   if (!follows) read_.queued = 0;
   if (!write_.active) read_.left -= idle_beats(now);
   if (taken > now) read_.delay = static_cast<double>(taken - now) / burst.beats;
+  if (turns > 1) {  // behind the queue's beats and the one in hand
+    const Cycle late = burst.run_first ? std::min<Cycle>(burst.beats, kBuffered + 1) : 0;
+    read_.delay += static_cast<double>((turns - 1) * (burst.beats - late)) / burst.beats;
+  }
   burst.first = std::max(now, taken);
   burst.side->begun(burst, burst.first, slot_);
   if (write_.active && !follows && read_.delay == 0 && takes_turns(write_)) {
@@ -261,7 +266,7 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
 
 void Memory::begin_write(Cycle now, Cycle& next) {
   Burst& burst = *writes_.front();
-  const auto [given, port, moves] = burst.side->ready(burst);
+  const auto [given, port, moves, turns] = burst.side->ready(burst);
   const Cycle start = std::max({burst.granted + isa::timing::bus::kWriteData, write_.free, given});
   if (start > now) {
     next = std::min(next, start);
@@ -419,7 +424,7 @@ void Memory::follow(Cycle now) {
 bool Memory::takes_beat(Cycle cycle) {
   if (beats_waiting_ == 0) return false;
   Burst& burst = *reads_.front();
-  const auto [first, port, moves] = burst.side->ready(burst);
+  const auto [first, port, moves, turns] = burst.side->ready(burst);
   if (beats_taken_ == 0) {
     if (first == kNever || cycle < first + isa::timing::bus::kSeen) return false;
     read_.through = port;
@@ -441,7 +446,7 @@ bool Memory::takes_beat(Cycle cycle) {
 bool Memory::gives_beat(Cycle cycle) {
   if (writes_.empty()) return false;
   Burst& burst = *writes_.front();
-  const auto [first, port, moves] = burst.side->ready(burst);
+  const auto [first, port, moves, turns] = burst.side->ready(burst);
   if (first == kNever || (beats_given_ == 0 && cycle < first)) return false;
   write_.through = port;
   write_.moves = moves;

@@ -31,6 +31,7 @@ class BeatSide {
     Cycle first_beat;  // the earliest bus cycle of the burst's first beat, as far as the engine is concerned
     Port port;         // through which the engine moves the beats
     double moves = 1;  // of the port for each beat
+    Cycle turns = 1;   // of the engine for each beat, behind those that the queue takes
   };
   /// Of the burst in front of its side of the bus.
   virtual Ready ready(const Burst& burst) const = 0;

@@ -41,6 +41,7 @@ class Npu : public sc_core::sc_module {
   void acc_moves() {
     context_.acc_moves = true;
     gemm_.wake();
+    alu_.wake();
   }
   void load_share_changed() { alu_.load_share_changed(); }
   /// Nobody who is served before LOAD writes through this port before that cycle.

@@ -404,6 +404,28 @@ isa::Alu copy_vectors(const isa::MachineConfig& config, isa::AluSpace from, isa:
   return alu;
 }
 
+// The ALU reads ACC or OUT while STORE reads it too: a read that is refused costs the beat that it would have been.
+TEST(SystemcMicro, StoresBesideReadsOfTheAlu) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        const bool acc = pick(random, 0, 1) == 0;
+        isa::Store store;
+        store.space = acc ? isa::Space::kAcc : isa::Space::kOut;
+        store.length = static_cast<uint16_t>(config.axi_bytes * pick(random, 20, 120));
+        store.dram_offset = 1 << 17;
+        program.push_back(store);
+        for (int n = pick(random, 1, 4); n > 0; --n) {
+          const isa::AluSpace from = acc ? isa::AluSpace::kAcc : isa::AluSpace::kOut;
+          isa::Alu alu = copy_vectors(config, from, isa::AluSpace::kInp, pick(random, 5, 60));
+          alu.src_addr = static_cast<uint16_t>(pick(random, 0, 40));
+          program.push_back(alu);
+        }
+        return program;
+      },
+      40, 0.01);
+}
+
 // Short runs that do not begin where a beat does leave INP's second port free in their first cycle, and the ALU reads.
 TEST(SystemcMicro, AluBesideShortRuns) {
   expect_equal(

@@ -67,8 +67,16 @@ class Source:
         kind = "" if space == "acc" else f', dtype="{dtype}"'
         zero = self.number(0, 20) if space in ("inp", "wgt") else 0
         kind += f", zero={zero}" if zero and space != "wgt" else ""
-        form = self.number(0, 3)
-        if form == 0:  # a window that may hang over the edges
+        form = self.number(0, 5)
+        if form == 4 and rank == 2:  # an axis of one element, which is read again and again
+            axis = self.number(0, 1)
+            given = (1, shape[1]) if axis == 0 else (shape[0], 1)
+            view = f"{source}.expand(*{shape})"
+        elif form == 5 and rank == 2:  # frames, which overlap where the step is short
+            step = self.number(1, shape[1] + 2)
+            given = (1, (shape[0] - 1) * step + shape[1] + self.number(0, step - 1))
+            view = f"{source}.unfold(1, {shape[1]}, {step})[0]"
+        elif form == 0:  # a window that may hang over the edges
             given = tuple(self.number(1, 10) for _ in shape[:-1]) + (shape[-1],)
             starts = [self.number(-2, 3) for _ in shape[:-2]] + [self.number(-2, 3) if space not in ("wgt",) else 0, 0]
             if space == "wgt" or self.machine.batch > 1:
@@ -87,6 +95,137 @@ class Source:
         self.add(f"{name} = k.{space}(*{shape}{kind})")
         self.add(f"k.load({name}, {view})")
         self.tiles.append(Held(name, space, shape, dtype))
+
+    def constant(self):
+        space = str(self.rng.choice(["inp", "wgt", "out"]))
+        shape = (self.number(1, 10), self.number(1, 40))
+        held = Held(self.name("t"), space, shape, "int8")
+        self.add(f"{held.name} = k.{space}(*{shape})")
+        values = f"np.arange({shape[0] * shape[1]}).reshape({shape}) * {self.number(1, 9)} % 251 - 125"
+        self.add(f"k.load({held.name}, k.constant(({values}).astype(np.int8)))")
+        self.tiles.append(held)
+
+    def through_dram(self):
+        """Scratch memory of DRAM between two tiles, as it is, transposed, or joined to rows."""
+        source = self.pick("out")
+        if source is None or len(source.shape) > 2:
+            return
+        name, held = (
+            self.name("d"),
+            Held(self.name("t"), str(self.rng.choice(["inp", "wgt", "out"])), source.shape, source.dtype),
+        )
+        turn = self.rng.random() < 0.4
+        self.add(f'{name} = k.scratch("{source.dtype}", {source.shape})')
+        self.add(f"k.store({name}, {source.name})")
+        held.shape = held.shape[::-1] if turn else held.shape
+        self.add(f'{held.name} = k.{held.space}(*{held.shape}, dtype="{held.dtype}")')
+        self.add(f"k.load({held.name}, {name}{'.permute(1, 0)' if turn else ''})")
+        self.tiles.append(held)
+
+    def convolve(self):
+        """A window over two axes of an image of its own, with strides and dilations."""
+        taps, strides = [self.number(1, 3) for _ in range(2)], [self.number(1, 2) for _ in range(2)]
+        apart, results = [self.number(1, 2) for _ in range(2)], [self.number(1, 4) for _ in range(2)]
+        extents = [(n - 1) * s + (t - 1) * d + 1 for n, s, t, d in zip(results, strides, taps, apart, strict=True)]
+        c, o = self.number(1, 20), self.number(1, 20)
+        image, weights, sums = self.name("t"), self.name("t"), self.name("t")
+        before = [self.number(0, 1) for _ in range(2)]
+        for name, space, shape, given in (
+            (image, "inp", (*extents, c), tuple(max(1, e - b) for e, b in zip(extents, before, strict=True)) + (c,)),
+            (weights, "wgt", (*taps, o, c), (*taps, o, c)),
+        ):
+            source = self.name("x")
+            self.inputs.append((source, "int8", given))
+            self.add(f"{name} = k.{space}(*{shape})")
+            place = "" if space == "wgt" else f".window({(-before[0], -before[1], 0)}, {shape})"
+            self.add(f"k.load({name}, {source}{place})")
+        blocks = [-(-c // self.machine.block_in), -(-o // self.machine.block_out)]
+        held = Held(sums, "acc", (*results, blocks[1] * self.machine.block_out), "int32")
+        self.add(f"{sums} = k.acc(*{held.shape})")
+        self.add(
+            f"r, i, j, dy, dx, n = k.axes({results[0]}, {results[1]}, {blocks[1]}, {taps[0]}, {taps[1]}, {blocks[0]})"
+        )
+        at = f"{strides[0]} * r + {apart[0]} * dy, {strides[1]} * i + {apart[1]} * dx"
+        order = str(self.rng.choice(["", ", order=[j, r, i]", ", order=[i, j, r]"]))
+        self.add(f"k.dot({sums}[r, i, j], {image}[{at}, n], {weights}[dy, dx, j, n], over=[dy, dx, n]{order})")
+        self.tiles.append(held)
+
+    def depthwise(self):
+        source = self.pick("inp")
+        if source is None or len(source.shape) != 2 or self.machine.block_in != self.machine.block_out:
+            return
+        rows, blocks = self.dims(source)
+        taps = self.number(1, min(rows, self.machine.depthwise_taps))
+        step = self.number(1, 2)
+        results, channels = (rows - taps) // step + 1, blocks * self.machine.block_in
+        weights, held = self.name("w"), Held(self.name("t"), "acc", (results, channels), "int32")
+        if self.rng.random() < 0.5:
+            given = self.name("x")
+            self.inputs.append((given, "int8", (taps, channels)))
+        else:
+            values = f"np.arange({taps * channels}).reshape({taps}, {channels}) * {self.number(1, 9)} % 251 - 125"
+            given = f"({values}).astype(np.int8)"
+        self.add(f"{weights} = k.depthwise_weights({given})")
+        self.add(f"{held.name} = k.acc(*{held.shape})")
+        self.add(f"i, j, n = k.axes({results}, {blocks}, {taps})")
+        first = f"{held.name}[i, j], {source.name}[{step} * i + n, j], {weights}[j, 0], [n]"
+        order = ", order=[j, i]" if self.rng.random() < 0.5 else ""
+        self.add(f"k.depthwise({first}{order})")
+        if self.rng.random() < 0.3:
+            self.add(f"k.depthwise({first}, add=True)")
+        self.tiles.append(held)
+
+    def flip(self):
+        """Entries in the opposite order, by an index that falls."""
+        source = self.pick(*self.sources())
+        if source is None:
+            return
+        held, dims = self.result(source)
+        self.add(f"i, j = k.axes({dims[-2]}, {dims[-1]})")
+        lead = "".join(f"{self.number(0, extent - 1)}, " for extent in dims[:-2])
+        self.add(f"k.vector({held.name}[i, j], {source.name}[{lead}{dims[-2] - 1} - i, j])")
+        self.tiles.append(held)
+
+    def lookup(self):
+        source = self.pick("out", "inp") if self.machine.block_in == self.machine.block_out else self.pick("out")
+        if source is None:
+            return
+        held, dims = self.result(source)
+        self.add(f"i, j = k.axes({dims[-2]}, {dims[-1]})")
+        lead = "".join(f"{self.number(0, extent - 1)}, " for extent in dims[:-2])
+        self.add(f"v = k.table(np.arange(256) * {self.number(1, 7)} % 251)")
+        self.add(f"k.lookup({held.name}[i, j], {source.name}[{lead}i, j], v)")
+        self.tiles.append(held)
+
+    def scoped(self):
+        """Tiles that are gone behind their use; the next ones take their place."""
+        shape = (self.number(1, 8), self.number(1, 30))
+        held = Held(self.name("t"), "out", shape, "int8")
+        source, inner = self.name("x"), self.name("t")
+        self.inputs.append((source, "int8", shape))
+        self.add(f"{held.name} = k.out(*{shape})")
+        self.add("with k.scope():")
+        self.add(f"    {inner} = k.out(*{shape})")
+        self.add(f"    k.load({inner}, {source})")
+        self.add(f"    i, j = {inner}.axes()")
+        second = f"k.second('add', {inner}[i, j], rx=0.5, ry=0.25, table=k.table(np.arange(256) % 97))"
+        self.add(f"    k.vector({held.name}[i, j], {inner}[i, j], second={second})")
+        self.tiles.append(held)
+
+    def scan(self):
+        """Each row from the one before: an instruction reads what it has just written."""
+        source = self.pick("out")
+        if source is None or source.dtype != "int8":
+            return
+        rows, blocks = self.dims(source)[-2:]
+        lead = "".join("0, " for _ in source.shape[:-2])
+        held = Held(self.name("t"), "out", (rows + 1, blocks * self.machine.block_out), "int8")
+        self.add(f"{held.name} = k.out(*{held.shape})")
+        self.add(f"k.fill({held.name}[0:1], {self.number(-9, 9)})")
+        self.add(f"i, j = k.axes({rows}, {blocks})")
+        second = f'k.second("add", {held.name}[i, j], rx=0.75, ry=0.5)'
+        self.add(f"k.vector({held.name}[i + 1, j], {source.name}[{lead}i, j], second={second})")
+        self.tiles.append(held)
 
     def fill(self):
         name = self.name("t")
@@ -234,10 +373,19 @@ class Source:
         source = self.pick("out", "acc")
         if source is None:
             return
-        name = self.name("y")
-        rank_dims = source.shape
-        self.add(f'{name} = k.output("{source.dtype}", {rank_dims})')
-        self.add(f"k.store({name}, {source.name})")
+        name, shape = self.name("y"), source.shape
+        form = self.number(0, 3)
+        if form == 0 and len(shape) == 2:  # transposed, byte by byte
+            self.add(f'{name} = k.output("{source.dtype}", {shape[::-1]})')
+            self.add(f"k.store({name}.permute(1, 0), {source.name})")
+        elif form == 1 and shape[-2] > 1 and self.machine.batch == 1:  # in two parts
+            cut, lead = self.number(1, shape[-2] - 1), ":, " * (len(shape) - 2)
+            self.add(f'{name} = k.output("{source.dtype}", {shape})')
+            for part in (f"[{lead}:{cut}]", f"[{lead}{cut}:]"):
+                self.add(f"k.store({name}{part}, {source.name}{part})")
+        else:
+            self.add(f'{name} = k.output("{source.dtype}", {shape})')
+            self.add(f"k.store({name}, {source.name})")
         self.outputs.append(name)
 
 
@@ -246,9 +394,27 @@ def draw(seed, config):
     rng = np.random.default_rng(seed)
     source = Source(rng, machine_of(config))
     source.load()
-    steps = [source.load, source.fill, source.dot, source.convert, source.pool, source.second, source.raw, source.rows]
-    weights = np.array([3, 0.5, 3, 3, 1.5, 1.5, 0.7, 1.5])
-    for _ in range(int(rng.integers(4, 14))):
+    steps = {
+        source.load: 3,
+        source.fill: 0.5,
+        source.constant: 0.5,
+        source.dot: 3,
+        source.convolve: 1.2,
+        source.depthwise: 1.5,
+        source.convert: 3,
+        source.pool: 1.5,
+        source.flip: 0.7,
+        source.lookup: 0.7,
+        source.second: 1.5,
+        source.scan: 0.7,
+        source.raw: 0.7,
+        source.scoped: 0.7,
+        source.through_dram: 1,
+        source.rows: 1.5,
+    }
+    weights = np.array(list(steps.values()))
+    steps = list(steps)
+    for _ in range(int(rng.integers(4, 16))):
         steps[int(rng.choice(len(steps), p=weights / weights.sum()))]()
         if rng.random() < 0.25:
             source.store()

@@ -53,6 +53,7 @@ class Statement:
     what: str
     instructions: list
     tiles: list  # that it writes
+    fresh: list  # tiles that were made since the statement before: they hold nothing, whatever stood there
 
     @property
     def where(self):
@@ -70,7 +71,8 @@ class Builder:
         self.constants = bytearray()
         self.arena = 0
         self._used = dict.fromkeys(machine.bytes, 0)  # entries
-        self._scopes = [[]]
+        self._scopes, self._fresh = [[]], []
+        self._tables = {}  # tiles of PARAM and TABLE by what they hold
 
     # --- DRAM
 
@@ -127,6 +129,7 @@ class Builder:
         self._used[space] += count
         tile = Tile(space, tuple(shape), tuple(dims), first, type_of(dtype), lanes, errors.place(), zero)
         self._scopes[-1].append(tile)
+        self._fresh.append(tile)
         return tile
 
     def _blocked(self, space, shape, dtype, lanes, rows, zero=0):
@@ -194,10 +197,8 @@ class Builder:
         values = np.asarray(values)
         if values.shape != (256,) or not np.array_equal(values, values.astype(np.int16)) or np.abs(values).max() > 255:
             refuse("a table has 256 integers of one byte")
-        unsigned = values.max() > 127
-        tile = self._table_of("table", (1,), (values.astype(np.int64) & 255).astype(np.uint8).tobytes())
-        tile.dtype = TYPES["uint8" if unsigned else "int8"]
-        return tile
+        content = (values.astype(np.int64) & 255).astype(np.uint8).tobytes()
+        return self._table_of("table", (1,), content, "uint8" if values.max() > 127 else "int8")
 
     def numbers(self, values):
         """256 non-negative fp32 numbers, which rows of a softmax look up: four tables."""
@@ -206,34 +207,31 @@ class Builder:
             refuse("a table of numbers has 256 numbers of 0 to 2^100")
         return self._table_of("table", (4,), values.view(np.uint8).reshape(256, 4).T.tobytes())
 
-    def _table_of(self, space, dims, content):
-        tile = self._allocate(space, dims, dims, "int8", 1)
+    def _table_of(self, space, dims, content, dtype="int8"):
+        """A tile of PARAM or TABLE, which nothing else writes: one that holds the same serves again."""
+        kept = self._tables.get((space, dtype, content))
+        if kept is not None and not kept.freed:
+            return kept
+        tile = self._tables[space, dtype, content] = self._allocate(space, dims, dims, dtype, 1)
         tensor = self._constant(content, space, TYPES["int8"], (len(content),), len(content))
-        entry = self.machine.entry_bytes(space)
-        self._add(
-            f"load {space}",
-            [
-                Instruction(
-                    "load",
-                    {
-                        "space": space,
-                        "base": CONSTANTS,
-                        "dram_offset": tensor.offset + begin,
-                        "length": min(len(content) - begin, transfers.MOST_RUN // entry * entry),
-                        "sp_addr": tile.first * entry + begin,
-                    },
-                )
-                for begin in range(0, len(content), transfers.MOST_RUN // entry * entry)
-            ],
-            [tile],
-        )
+        self._add(f"load {space}", self._copy(tile, tensor.offset, len(content)), [tile])
         return tile
+
+    def _copy(self, tile, offset, size):
+        """LOAD instructions of `size` bytes of the constants, which a tile holds as they are."""
+        entry = self.machine.entry_bytes(tile.space)
+        step = transfers.MOST_RUN // entry * entry
+        for begin in range(0, size, step):
+            fields = {"space": tile.space, "base": CONSTANTS, "dram_offset": offset + begin}
+            fields |= {"length": min(size - begin, step), "sp_addr": tile.first * entry + begin}
+            yield Instruction("load", fields)
 
     # --- statements
 
     def _add(self, what, instructions, tiles):
         file, line = errors.caller()
-        self.statements.append(Statement(file, line, what, list(instructions), tiles))
+        self.statements.append(Statement(file, line, what, list(instructions), tiles, self._fresh))
+        self._fresh = []
 
     @staticmethod
     def pipeline(items, *stages):
@@ -259,15 +257,22 @@ class Builder:
     def load(self, tile, source):
         """Copies a tensor's part to a tile, or to a part of one. Padding of a window, and lanes that the part does not
         have, get the tile's zero point."""
-        box, view = as_box(tile), as_view(source)
+        box, view = self._writable(tile), as_view(source)
         found = [Instruction(*one) for one in transfers.load(box, view, box.tile.zero, self.machine)]
         self._add("load", found, [box.tile])
 
     def fill(self, tile, value=0):
         """Writes one byte everywhere in a tile."""
-        box = as_box(tile)
+        box = self._writable(tile)
         found = [Instruction("load", fields) for fields in transfers.fill(box, value, self.machine)]
         self._add("fill", found, [box.tile])
+
+    @staticmethod
+    def _writable(tile):
+        box = as_box(tile)
+        if box.tile.space in ("param", "table"):
+            refuse(f"the {box.tile.describe()} holds what it was made of; make another one")
+        return box
 
     def store(self, target, tile):
         """Copies a tile of OUT or ACC, or a part of one, to a tensor's part."""
@@ -309,14 +314,75 @@ class Builder:
         wgt = self._reference(weights, ("wgt",), "third operand")
         self._products(acc, inp, wgt, over, add, order, {}, "dot")
 
-    def depthwise(self, sums, activations, weights, taps, add=False, lane=0):
+    def depthwise(self, sums, activations, weights, taps, add=False, lane=0, order=None):
         """sums[...] = sum over the one or two axes `taps` of activations times weights, lane by lane. A WGT entry holds
-        all taps of its lanes (depthwise_weights() makes such entries), so weights have no stride in the taps."""
+        all taps of its lanes (depthwise_weights() makes such entries), so weights have no stride in the taps. lane:
+        where BLOCK_IN and BLOCK_OUT differ, which part of the larger one. With rows and columns innermost in `order`
+        each input is read once (isa/timing.md, "Raster form")."""
         acc = self._reference(sums, ("acc",), "first operand")
         inp = self._reference(activations, ("inp",), "second operand")
         wgt = self._reference(weights, ("wgt",), "third operand")
         more = {"mode": "depthwise"} | ({"lane": lane} if lane else {})
-        self._products(acc, inp, wgt, taps, add, None, more, "depthwise")
+        self._products(acc, inp, wgt, taps, add, order, more, "depthwise")
+
+    def depthwise_weights(self, values):
+        """Weights of depthwise(), (taps, channels) or (rows of taps, columns of taps, channels), as a tile of WGT of
+        one entry for each BLOCK_OUT channels: weights[j, 0]. values: an array of int8, whose entries become part of the
+        program, or (part of) a tensor in DRAM, which is copied byte by byte."""
+        constant = isinstance(values, np.ndarray)
+        view = None if constant else as_view(values)
+        shape, dtype = (values.shape, values.dtype) if constant else (view.shape, view.dtype)
+        if dtype != np.int8 or len(shape) not in (2, 3) or min(shape) < 1:
+            refuse(f"depthwise weights are int8 of (taps, channels) or (rows, columns, channels), not {dtype} {shape}")
+        taps, channels = math.prod(shape[:-1]), shape[-1]
+        if taps > self.machine.depthwise_taps:
+            refuse(
+                f"{taps} taps; an entry of {self.machine.name} holds {self.machine.depthwise_taps}. Add up several "
+                "products (add=True)"
+            )
+        tile = self.wgt(channels, taps)
+        if constant:
+            content = np.zeros((tile.entries * self.machine.block_out, self.machine.block_in), np.int8)
+            for tap, one in enumerate(values.reshape(taps, channels)):
+                lanes = np.arange(channels)
+                content[lanes, self._tap_byte(taps, tap, lanes % self.machine.block_out)] = one
+            tensor = self._constant(content.tobytes(), "weights", TYPES["int8"], (content.size,), content.size)
+            self._add("load weights", self._copy(tile, tensor.offset, content.size), [tile])
+            return tile
+        if any(pads != (0, 0) for pads in view.pads):
+            refuse(f"the part of '{view.tensor.name}' hangs over an edge; weights lie inside of it")
+        found = [Instruction("load", fields) for fields in transfers.fill(tile.all(), 0, self.machine)]
+        for place in np.ndindex(*shape[:-1]):
+            tap = int(np.ravel_multi_index(place, shape[:-1]))
+            first = view.offset + sum(a * b for a, b in zip(place, view.strides[:-1], strict=True))
+            found += self._tap_loads(tile, view, first, taps, tap, channels)
+        self._add("load weights", found, [tile])
+        return tile
+
+    def _tap_byte(self, taps, tap, lane):
+        """Where a tap of a lane stands in the lane's row of an entry."""
+        return (taps - 1 - tap + lane % 2 * (self.machine.block_in // 2)) % self.machine.block_in
+
+    def _tap_loads(self, tile, view, first, taps, tap, channels):
+        """A tap of all channels: even and odd lanes, of the full entries and of the one that is not."""
+        lanes, row, entry = self.machine.block_out, self.machine.block_in, self.machine.entry_bytes("wgt")
+        for parity in (0, 1):
+            for inside, begin, entries in transfers.whole_and_rest(channels, lanes):
+                count = (inside + 1 - parity) // 2
+                if count > 0:
+                    yield Instruction(
+                        "load",
+                        {
+                            "space": "wgt",
+                            "base": view.tensor.base,
+                            "dram_offset": view.tensor.offset + first + (begin * lanes + parity) * view.strides[-1],
+                            "length": 1,
+                            "sp_addr": (tile.first + begin) * entry + parity * row + self._tap_byte(taps, tap, parity),
+                            "extent": [1, 1, entries, count],
+                            "dram_stride": [0, 0, lanes * view.strides[-1], 2 * view.strides[-1]],
+                            "sp_stride": [0, 0, entry, 2 * row],
+                        },
+                    )
 
     def _products(self, acc, inp, wgt, over, add, order, more, what):
         for axis in over:

@@ -16,16 +16,18 @@ EXTREMES = 0.25  # of the cases have no values but the largest and the smallest
 @dataclasses.dataclass
 class Outcome:
     """cases: how many were equal, by device; refused: draws that do not fit the machine, by message; cycles: by
-    device with time, of each case that ran there."""
+    device with time, of each case that ran there; unread: what is computed in vain, by line, with the cases."""
 
     cases: dict
     refused: dict
     cycles: dict
+    unread: dict = dataclasses.field(default_factory=dict)
 
     def __str__(self):
         text = ", ".join(f"{count} on {device}" for device, count in self.cases.items())
         cut = sum(self.refused.values())
-        return f"equal in all cases: {text}" + (f"; {cut} draws do not fit the machine" if cut else "")
+        vain = "".join(f"\n{line}: in {len(numbers)} cases nobody reads it" for line, numbers in self.unread.items())
+        return f"equal in all cases: {text}" + (f"; {cut} draws do not fit the machine" if cut else "") + vain
 
 
 def array_of(spec, rng):
@@ -67,6 +69,8 @@ def check(kernel, draw=None, *, cases=100, config="npu256", devices=None, seed=0
             continue
         except KernelError as error:
             raise KernelError(f"{label}: {error}") from None
+        for text in program.unread:
+            outcome.unread.setdefault(text.rpartition(": ")[0], []).append(number)
         arrays = [array_of(one, rng) for one in drawn]
         _compare(kernel, program, arrays, parameters, devices, number, label, outcome)
     if cases and not outcome.cases["interpreter"]:

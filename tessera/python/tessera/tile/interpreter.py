@@ -4,6 +4,7 @@ was written. Enters: statements, and the memory behind the base registers. Leave
 statement that reads what nobody wrote. It is written from the manual and shares no code with the simulators, so that
 they can be compared with it."""
 
+import collections
 import itertools
 
 import numpy as np
@@ -30,14 +31,20 @@ class Interpreter:
         self.machine = machine
         self.dram = dram
         self.pads = {space: Memory(machine.depth(space) * machine.entry_bytes(space)) for space in ENTRY_SPACES}
-        self._statement = None
+        # Of each entry the number of the statement whose content nobody has read, or -1; and those that were lost.
+        self._pending = {space: np.full(machine.depth(space), -1, np.int64) for space in ENTRY_SPACES}
+        self._lost = collections.Counter()
+        self._statement, self._number = None, -1
 
     def run(self, statements):
         for statement in statements:
             self.step(statement)
 
     def step(self, statement):
-        self._statement = statement
+        self._statement, self._number = statement, self._number + 1
+        for tile in statement.fresh:
+            entry = self.machine.entry_bytes(tile.space)
+            self.pads[tile.space].written[tile.first * entry : (tile.first + tile.entries) * entry] = False
         for instruction in statement.instructions:
             getattr(self, f"_{instruction.name}")(instruction.fields)
 
@@ -57,6 +64,22 @@ class Interpreter:
     def _fail(self, why):
         raise KernelError(f"{self._statement.where}: {self._statement.what}: {why}")
 
+    def unread(self):
+        """{number of a statement: entries that it wrote and nobody has read}; fills do not count."""
+        found = collections.Counter(self._lost)
+        for pending in self._pending.values():
+            found.update(collections.Counter(pending[pending >= 0].tolist()))
+        return dict(found)
+
+    def _read(self, space, entries):
+        self._pending[space][entries] = -1
+
+    def _wrote(self, space, entries):
+        pending, entries = self._pending[space], np.unique(entries)
+        before = pending[entries]
+        self._lost.update(before[(before >= 0) & (before != self._number)].tolist())
+        pending[entries] = -1 if self._statement.what == "fill" else self._number
+
     def _need(self, memory, places, what):
         missing = ~memory.written[places]
         if missing.any():
@@ -69,6 +92,7 @@ class Interpreter:
         length = size if length is None else length
         places = np.asarray(entries)[..., None] * size + np.arange(length)
         self._need(self.pads[space], places, what or space.upper())
+        self._read(space, entries)
         return self.pads[space].bytes[places]
 
     def _put(self, space, entries, content):
@@ -76,6 +100,7 @@ class Interpreter:
         places = np.asarray(entries)[..., None] * size + np.arange(size)
         self.pads[space].bytes[places] = content
         self.pads[space].written[places] = True
+        self._wrote(space, entries)
 
     @staticmethod
     def _grid(first, extents, strides):
@@ -105,6 +130,7 @@ class Interpreter:
             offsets[loop] = before
         bytes_to = to[..., None] + np.arange(run)
         pad.written[bytes_to] = True
+        self._wrote(f["space"], bytes_to // self.machine.entry_bytes(f["space"]))
         pad.bytes[bytes_to[~inside]] = f.get("pad_value", 0)
         if not inside.any():
             return
@@ -119,6 +145,7 @@ class Interpreter:
         source = self._grid(f["sp_addr"], f["extent"], f["sp_stride"])[..., None] + np.arange(f["length"])
         target = self._grid(f["dram_offset"], f["extent"], f["dram_stride"])[..., None] + np.arange(f["length"])
         self._need(self.pads[f["space"]], source, f["space"].upper())
+        self._read(f["space"], source // self.machine.entry_bytes(f["space"]))
         memory = self.dram[f["base"]]
         memory.bytes[target] = self.pads[f["space"]].bytes[source]
         memory.written[target] = True
@@ -162,6 +189,7 @@ class Interpreter:
             self._fail("adds to an entry of ACC twice in one statement; sum over that axis instead")
         if f.get("accumulate"):
             self._need(self.pads["acc"], places, "ACC")
+            self._read("acc", acc)
             before = (
                 np.ascontiguousarray(self.pads["acc"].bytes[places])
                 .view(np.int32)
@@ -172,6 +200,7 @@ class Interpreter:
         content = np.ascontiguousarray(wrapped, np.uint32).reshape(shape[0], -1).view(np.uint8)
         self.pads["acc"].bytes[places] = content
         self.pads["acc"].written[places] = True
+        self._wrote("acc", acc)
 
     def _side(self, f, side, entries):
         content = self._entries(side, entries)

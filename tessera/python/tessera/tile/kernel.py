@@ -2,6 +2,7 @@
 """Kernels: a Python function of a builder and tensors in DRAM. It is traced for shapes and a machine, checked byte by
 byte, and becomes an artifact that every device runs."""
 
+import collections
 import dataclasses
 import functools
 import inspect
@@ -33,6 +34,13 @@ def spec_of(value):
         return value
     value = np.asarray(value)
     return Spec(value.dtype.name, value.shape)
+
+
+def hashed(value):
+    """A parameter as a key: arrays and lists by what they hold."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    return tuple(hashed(one) for one in value) if isinstance(value, list | tuple) else value
 
 
 class Kernel:
@@ -93,7 +101,8 @@ class Kernel:
 
     def __call__(self, *arrays, config="npu256", device="fsim", **parameters):
         arrays = [np.asarray(one) for one in arrays]
-        key = (config, device, tuple(spec_of(one) for one in arrays), tuple(sorted(parameters.items())))
+        key = (config, device, tuple(spec_of(one) for one in arrays))
+        key += tuple((name, hashed(parameters[name])) for name in sorted(parameters))
         if key not in self._kept:
             self._kept[key] = self.build(*arrays, config=config, **parameters).session(device)
         results = self._kept[key].run(None, dict(zip(self.inputs, arrays, strict=True)))
@@ -113,6 +122,7 @@ class Program:
         self.statements, self.inputs, self.outputs = builder.statements, inputs, outputs
         self._constants, self._arena = bytes(builder.constants), builder.arena
         self._artifact = None
+        self.unread = []  # texts "FILE.py:7: load: 3 entries are never read", by check()
 
     @property
     def artifact(self):
@@ -208,15 +218,24 @@ class Program:
 
     def check(self):
         """Refuses what reads bytes that nothing has written, and outputs of which a part is never stored. Addresses do
-        not depend on data, so that one run of the interpreter is a proof."""
-        self.interpret(*(np.zeros(tensor.shape, tensor.dtype) for tensor in self.inputs))
+        not depend on data, so that one run of the interpreter is a proof. What is computed in vain is no error; it is
+        in `unread`."""
+        interpreter = self._run([np.zeros(tensor.shape, tensor.dtype) for tensor in self.inputs])
+        self._results(interpreter)
+        lines = collections.Counter()
+        for number, entries in interpreter.unread().items():
+            lines[f"{self.statements[number].where}: {self.statements[number].what}"] += entries
+        self.unread = [f"{line}: {count:,} entries are never read" for line, count in sorted(lines.items())]
 
     def interpret(self, *arrays, step=None):
         """What the manual says that the program computes, in NumPy: the outputs as a list. step(statement, interpreter)
         is called behind each statement; interpreter.tile(t) gives what stands in a tile."""
-        interpreter = self._interpreter([np.asarray(one) for one in arrays])
+        return self._results(self._run([np.asarray(one) for one in arrays], step))
+
+    def _run(self, arrays, step=None):
+        interpreter = self._interpreter(arrays)
         for statement in self.statements:
             interpreter.step(statement)
             if step is not None:
                 step(statement, interpreter)
-        return self._results(interpreter)
+        return interpreter

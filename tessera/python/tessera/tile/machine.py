@@ -32,6 +32,11 @@ class Machine:
             "table": 256,
         }[space]
 
+    @property
+    def depthwise_taps(self):
+        """Taps that an entry of WGT holds for a depthwise product."""
+        return {8: 6, 16: 9}.get(self.block_in, min(self.block_in, 16))
+
     def depth(self, space):
         """Entries of a scratchpad."""
         return self.bytes[space] // self.entry_bytes(space)

@@ -50,6 +50,12 @@ class Tensor:
     def reshape(self, *shape):
         return self.view().reshape(*shape)
 
+    def expand(self, *shape):
+        return self.view().expand(*shape)
+
+    def unfold(self, axis, size, step):
+        return self.view().unfold(axis, size, step)
+
 
 @dataclasses.dataclass(eq=False)
 class View:
@@ -125,6 +131,43 @@ class View:
             refuse(f"permute of '{self.tensor.name}' names each of its {len(self.shape)} axes once")
         pick = lambda values: tuple(values[axis] for axis in axes)
         return dataclasses.replace(self, shape=pick(self.shape), strides=pick(self.strides), pads=pick(self.pads))
+
+    def expand(self, *shape):
+        """Axes of one element repeated, to these extents: a load reads the element again for each of them."""
+        if len(shape) != len(self.shape) or any(
+            new < 1 or (new != old and (old != 1 or pad != (0, 0)))
+            for new, old, pad in zip(shape, self.shape, self.pads, strict=True)
+        ):
+            refuse(f"'{self.tensor.name}' of shape {self.shape} cannot be expanded to {tuple(shape)}")
+        strides = tuple(
+            0 if new != old else stride for new, old, stride in zip(shape, self.shape, self.strides, strict=True)
+        )
+        return dataclasses.replace(self, shape=tuple(shape), strides=strides)
+
+    def unfold(self, axis, size, step):
+        """Frames of `size` elements of an axis, which may overlap, one every `step` elements: in the axis's place stand
+        two, frames and elements. Elements behind the last whole frame are left out."""
+        if not 0 <= axis < len(self.shape) or not 1 <= size <= self.shape[axis] or step < 1:
+            refuse(f"'{self.tensor.name}' of shape {self.shape} has no frames of {size} elements along axis {axis}")
+        if self.pads[axis] != (0, 0):
+            refuse(f"axis {axis} of '{self.tensor.name}' hangs over an edge and has no frames")
+        count, stride = (self.shape[axis] - size) // step + 1, self.strides[axis]
+        put = lambda values, *two: (*values[:axis], *two, *values[axis + 1 :])
+        return dataclasses.replace(
+            self,
+            shape=put(self.shape, count, size),
+            strides=put(self.strides, step * stride, stride),
+            pads=put(self.pads, (0, 0), (0, 0)),
+        )
+
+    def overlaps(self):
+        """Whether two of its elements may be the same one of the tensor."""
+        reach = self.tensor.dtype.itemsize
+        for stride, extent in sorted(zip(self.strides, self.shape, strict=True)):
+            if extent > 1 and stride < reach:
+                return True
+            reach = max(reach, stride * extent)
+        return False
 
     def reshape(self, *shape):
         """The same elements in another shape. Axes that are joined must follow each other in DRAM."""

@@ -88,8 +88,8 @@ def pieces_of(box, view, machine):
         if any(loop.extent < 1 for loop in loops):
             yield Piece([], 0, 0, 0)
         else:
-            # In the order of DRAM, so that runs that follow each other are requested together.
-            loops = sorted(loops + inner, key=lambda loop: -abs(loop.dram))
+            # In the order of DRAM, so that runs that follow each other are requested together; repetitions outermost.
+            loops = sorted(loops + inner, key=lambda loop: (loop.dram != 0, -abs(loop.dram)))
             yield merged(loops, tile.dtype.itemsize, dram, scratchpad)
 
 
@@ -188,15 +188,16 @@ def fill(box, value, machine):
         }
 
 
-def is_partial(box, view, machine):
-    """Whether bytes of the box's entries stay that the view does not have."""
+def partial(box, view, machine):
+    """Parts of the box with entries of which the view does not have all bytes: the last ones of an axis."""
     for axis, (size, entries) in enumerate(zip(view.shape, box.sizes, strict=True)):
         unit, _ = unit_of(box.tile, axis, machine)
         tail = view.strides[axis] == box.tile.dtype.itemsize and axis == len(view.shape) - 1 and reaches_end(view)
         have = size if not tail else size + view.tensor.padded - view.tensor.shape[-1]
         if have < entries * unit:
-            return True
-    return False
+            starts, sizes = list(box.starts), list(box.sizes)
+            starts[axis], sizes[axis] = starts[axis] + entries - 1, 1
+            yield dataclasses.replace(box, starts=tuple(starts), sizes=tuple(sizes))
 
 
 def load(box, view, value, machine):
@@ -204,8 +205,9 @@ def load(box, view, value, machine):
     found = list(pieces_of(box, view, machine))
     padded = sum(pads != (0, 0) for pads in view.pads)
     outside = any(piece.run == 0 for piece in found)
-    if outside or padded > 2 or is_partial(box, view, machine) or any(max(pads) > MOST_PADS for pads in view.pads):
-        yield from (("load", fields) for fields in fill(box, value, machine))
+    whole = outside or padded > 2 or any(max(pads) > MOST_PADS for pads in view.pads)
+    for part in [box] if whole else partial(box, view, machine):
+        yield from (("load", fields) for fields in fill(part, value, machine))
     if outside:
         return
     for piece in found:
@@ -228,6 +230,8 @@ def store(box, view, machine):
     """STORE instructions of a box; lanes beyond the view stay where they are, but for a tensor's own padding."""
     if any(pads != (0, 0) for pads in view.pads):
         refuse(f"the part of '{view.tensor.name}' leaves the tensor; a store lies inside of it")
+    if view.overlaps():
+        refuse(f"elements of the part of '{view.tensor.name}' lie upon each other; a store needs a place for each")
     for piece in pieces_of(box, view, machine):
         for one in unrolled(piece, LOOPS):
             fields = fields_of(box.tile, view, one)
