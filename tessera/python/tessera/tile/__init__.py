@@ -23,14 +23,17 @@ from .builder import Builder
 from .checking import Outcome, check
 from .errors import DoesNotFit, KernelError
 from .kernel import Kernel, Program, Spec, kernel
+from .operators import Constant, Operator, operator
 from .registry import embed, register, unregister
 from .searching import Tuned, tune
 
 __all__ = [
     "Builder",
+    "Constant",
     "DoesNotFit",
     "Kernel",
     "KernelError",
+    "Operator",
     "Outcome",
     "Program",
     "Spec",
@@ -38,6 +41,7 @@ __all__ = [
     "check",
     "embed",
     "kernel",
+    "operator",
     "register",
     "tune",
     "unregister",

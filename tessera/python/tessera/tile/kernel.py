@@ -91,6 +91,15 @@ class Kernel:
         program.check()
         return program
 
+    def feeds(self, tensors, arrays):
+        """{name: array} of what a session takes."""
+        return dict(zip(self.inputs, arrays, strict=True))
+
+    def wanted(self, tensors, arrays, parameters):
+        """What the reference gives for these arrays."""
+        names = set(inspect.signature(self.meaning).parameters)
+        return self.meaning(*arrays, **{name: value for name, value in parameters.items() if name in names})
+
     def __call__(self, *arrays, config="npu256", device="fsim", **parameters):
         arrays = [np.asarray(one) for one in arrays]
         key = (config, device, tuple(spec_of(one) for one in arrays), tuple(sorted(parameters.items())))
