@@ -139,8 +139,7 @@ class Contractions:
             load = leaves[0]
             whole = self.values[load.source.root]
             pad = load.source.pad
-            places = self.clamped(self.bits(whole), load)
-            given = self.given(expression, leaves, [places])
+            given = self.given(expression, leaves, [self.bits(whole)])
             entries = np.broadcast_to(values_of(expression, [], given=given), (256,))
             self.at(expression)
             value = self.graph.lookup(whole, self.as_bytes(entries, dtype), dtype)
@@ -233,8 +232,8 @@ class Contractions:
         return sorted(found[:MOST_WINDOWS], key=lambda one: one.axis)
 
     def windowed(self, data, zero, windows):
-        """(Value, loops or Windows of its axes, pads in front, pads behind): the data with its windows' axes whole, and
-        cut so that nothing is read behind the last window."""
+        """(Value, what each of its axes is: a loop or a Window; pads in front and behind): the data with its windows'
+        axes whole, and cut so that nothing is read behind the last window."""
         value, positions = self.values[data.source.root], list(data.positions)
         before, after = [], []
         for window in windows:
@@ -257,21 +256,42 @@ class Contractions:
             after.append(back)
         if data.source.pad is not None:
             value, positions = self.pad_others(value, positions, windows, data.source.pad)
-        marks = list(positions)
-        for window in windows:
-            marks[window.axis] = window
-        others = [axis for axis in range(len(marks)) if not isinstance(marks[axis], Window)]
-        value = self.graph.transpose(value, [*others, *(window.axis for window in windows)])
-        inner = [marks[axis] for axis in others]
-        value, inner = self.without_diagonals(value, inner)
-        loops, axis = [], 0
-        for position in inner:
+        value, axes = self.split_others(value, positions, windows)
+        return value, axes, before, after
+
+    def split_others(self, value, positions, windows):
+        """(Value, what each of its axes is: a loop or a Window)."""
+        walked = {window.axis: window for window in windows}
+        others = [axis for axis in range(len(positions)) if axis not in walked]
+        repeated = [loop for axis in others for loop in positions[axis].loops]
+        if len(set(repeated)) < len(repeated):  # a diagonal: windows behind the rest
+            value = self.graph.transpose(value, [*others, *walked])
+            value, positions = self.without_diagonals(value, [positions[axis] for axis in others])
+            walked = {len(positions) + number: window for number, window in enumerate(windows)}
+            positions = [*positions, *windows]
+        axes, axis = [], 0
+        for number, position in enumerate(positions):
+            if number in walked:
+                axes.append(walked[number])
+                axis += 1
+                continue
             value, own = self.split(value, axis, position)
             if not own:
                 value = self.graph.reshape(value, [*value.shape[:axis], *value.shape[axis + 1 :]])
-            loops += own
+            axes += own
             axis += len(own)
-        return value, loops, before, after
+        return value, axes
+
+    def as_images(self, value, axes, images, channels, windows):
+        """The data as [images, channels, axes of windows], by way of channels last where they are not first already."""
+        count = lambda some: math.prod(loop.extent for loop in some)
+        spatial = [value.shape[axes.index(window)] for window in windows]
+        first = [axes.index(one) for one in (*images, *channels, *windows)]
+        if first == sorted(first):
+            return self.graph.reshape(value, [count(images), count(channels), *spatial])
+        value = self.graph.transpose(value, [axes.index(one) for one in (*images, *windows, *channels)])
+        value = self.graph.reshape(value, [count(images), *spatial, count(channels)])
+        return self.graph.transpose(value, [0, len(spatial) + 1, *range(1, len(spatial) + 1)])
 
     def pad_others(self, value, positions, windows, byte):
         """Pads of the axes that are no windows."""
@@ -282,23 +302,18 @@ class Contractions:
 
     def convolution(self, data, zero, weights, groups, columns, windows, over):
         array, weight_loops, weights_zero, dtype = weights
-        value, loops, before, after = self.windowed(data, zero, windows)
+        value, axes, before, after = self.windowed(data, zero, windows)
+        count = lambda some: math.prod(loop.extent for loop in some)
         walked = [loop for window in windows for loop in window.inner]
         inner = [loop for loop in weight_loops if loop in over and loop not in walked]
-        images = [loop for loop in loops if loop not in groups and loop not in inner]
-        spatial = list(value.shape[len(loops) :])
-        value = self.graph.transpose(
-            value,
-            [*(loops.index(loop) for loop in (*images, *groups, *inner)), *range(len(loops), len(value.shape))],
-        )
-        count = lambda some: math.prod(loop.extent for loop in some)
+        images = [one for one in axes if one not in windows and one not in groups and one not in inner]
         flat = [] if windows else [count(images)]
         if flat:  # pixels of one image
-            value = self.graph.reshape(value, [count(images), count(groups) * count(inner)])
-            value = self.graph.transpose(value, [1, 0])
-            value = self.graph.reshape(value, [1, count(groups) * count(inner), count(images)])
+            value = self.graph.transpose(value, [axes.index(one) for one in (*images, *groups, *inner)])
+            value = self.graph.reshape(value, [1, count(images), count(groups) * count(inner)])
+            value = self.graph.transpose(value, [0, 2, 1])
         else:
-            value = self.graph.reshape(value, [count(images), count(groups) * count(inner), *spatial])
+            value = self.as_images(value, axes, images, [*groups, *inner], windows)
         order = [*groups, *columns, *inner, *walked]
         kernel = np.transpose(array, [weight_loops.index(loop) for loop in order])
         taps = [window.taps for window in windows] or [1]

@@ -4,10 +4,13 @@ result is. Leaves: an ONNX graph of integer operators. Method: an expression is 
 table, what two bytes decide a function of pairs; sums of products become convolutions and products of matrices by which
 loops their factors have, and other reductions windows. What the machine has no form for is refused with its line."""
 
+import math
+
 import numpy as np
 
-from .contractions import Contractions
-from .expressions import Apply, Expression, Load, Number, Reduce, Requantise, byte_of, walk
+from .contractions import Contractions, Sums
+from .expressions import LIMITS, Apply, Expression, Load, Number, Reduce, Requantise, byte_of, walk
+from .forms import fits_machine
 from .graphs import GraphMaker, Value
 from .meaning import values_of
 from .views import Views
@@ -122,11 +125,13 @@ class Lowering(Views, Contractions, Windows):
         if value is None:
             leaves = self.leaves(expression)
             if len(leaves) > 2:
+                value = self.blended(expression, loops)
+            if value is None and len(leaves) > 2:
                 expression = self.with_fewer(expression, leaves)
                 leaves = self.leaves(expression)
-            if len(leaves) == 1:
+            if value is None and len(leaves) == 1:
                 value = self.table_of(expression, leaves[0], loops, dtype)
-            else:
+            elif value is None:
                 value = self.pairs_of(expression, leaves, loops, dtype)
         return self.as_type(value, dtype)
 
@@ -192,6 +197,11 @@ class Lowering(Views, Contractions, Windows):
     def requantised(self, expression, bounds, loops):
         inner, scale, zero, low, high = bounds
         found, bias = self.sums(inner)
+        return self.finished(expression, found, bias, bounds, loops)
+
+    def finished(self, expression, found, bias, bounds, loops):
+        """Sums with a constant of their channels, as bytes."""
+        inner, scale, zero, low, high = bounds
         if inner.range[0] < -(2**31) or inner.range[1] >= 2**31:
             inner.fail(f"may be {inner.range[0]:,} to {inner.range[1]:,}, which no int32 holds")
         vector = self.channel_vector(found, bias, inner)
@@ -217,6 +227,72 @@ class Lowering(Views, Contractions, Windows):
             unsigned=int(dtype == "uint8"),
         )
         return self.unfolded(found, value, loops)
+
+    # --- bytes times constants, added
+
+    def blended(self, expression, loops):
+        """A byte of a sum of bytes times constants, as a convolution along the operands side by side; None for others.
+        It rounds as requantise() says, which the vector unit's second operation does for some scales only."""
+        if isinstance(expression, Requantise):
+            inner, scale = expression.children[0], expression.scale
+            bounds = (expression.zero, expression.low, expression.high)
+        else:
+            inner, low, high = self.clipped(expression)
+            scale, bounds = 1.0, (0, max(low, expression.range[0]), min(high, expression.range[1]))
+        parts, bias = [], None
+        for factor, one in self.terms(inner, 1):
+            if one.constant:
+                one = one if factor == 1 else one * factor
+                bias = one if bias is None else bias + one
+                continue
+            fixed = Number(factor)
+            for part in self.factors(one):
+                if part.constant:
+                    fixed = fixed * part
+            leaves = [part for part in self.factors(one) if not part.constant]
+            if len(leaves) != 1 or not self.is_leaf(leaves[0]):
+                return None
+            parts.append((fixed, leaves[0]))
+        scales = [scale] if isinstance(scale, Expression) else []
+        varying = {loop for one in (*scales, *(fixed for fixed, _ in parts)) for loop in one.loops}
+        varying |= set(bias.loops) if bias is not None else set()
+        values = [self.bytes(leaf, loops) for _, leaf in parts]
+        if len({value.dtype for value in values}) != 1:
+            return None
+        found = self.weighed(expression, parts, values, loops, varying)
+        return self.finished(expression, found, bias, (inner, scale, *bounds), loops)
+
+    def weighed(self, expression, parts, values, loops, varying):
+        """Sums of bytes times constants: channels are the loops along which constants change, or the last one."""
+        wide = [loop for loop in loops if loop.extent > 1] or list(loops[-1:])
+        channels = [loop for loop in wide if loop in varying] or wide[-1:]
+        pixels = [loop for loop in loops if loop not in channels]
+        shape = [loop.extent for loop in loops]
+        count = lambda some: math.prod(loop.extent for loop in some)
+        order = [loops.index(loop) for loop in (*pixels, *channels)]
+        lines = [
+            self.graph.reshape(
+                self.graph.transpose(self.graph.expand(value, shape), order), [1, 1, count(pixels), count(channels)]
+            )
+            for value in values
+        ]
+        data = self.graph.concat(lines, 1) if len(lines) > 1 else lines[0]
+        data = self.graph.transpose(data, [0, 3, 1, 2])
+        weights = np.stack([values_of(fixed, channels).reshape(-1) for fixed, _ in parts], 1)
+        array, zero, dtype = self.as_weights(expression, weights)
+        kernel = self.graph.constant(array.reshape(count(channels), 1, len(parts), 1).astype(dtype))
+        zeros = [self.graph.constant(np.array(0, data.dtype)), self.graph.constant(np.array(zero, dtype))]
+        self.at(expression)
+        result = self.graph.node(
+            "ConvInteger",
+            [data, kernel, *zeros],
+            "int32",
+            [1, count(channels), 1, count(pixels)],
+            group=count(channels),
+            kernel_shape=[len(parts), 1],
+        )
+        left = [*channels, *pixels]
+        return Sums(result, left, channels, 1, tuple(loop.extent for loop in left))
 
     def channel_vector(self, found, expression, whole, what="constant"):
         """A constant expression over the channels of a sum; None where there is none."""
@@ -274,19 +350,14 @@ class Lowering(Views, Contractions, Windows):
     def table_of(self, expression, leaf, loops, dtype):
         value = self.bytes(leaf, loops)
         self.at(expression)
-        places = self.clamped(self.bits(value), leaf)
-        entries = values_of(expression, [], given=self.given(expression, [leaf], [places]))
+        entries = values_of(expression, [], given=self.given(expression, [leaf], [self.bits(value)]))
         entries = np.broadcast_to(entries, (256,))
         return self.graph.lookup(value, self.as_bytes(entries, dtype), dtype)
 
     @staticmethod
-    def clamped(numbers, leaf):
-        """What a leaf never is has no meaning in tables."""
-        return np.clip(numbers, *leaf.range)
-
-    @staticmethod
     def as_bytes(entries, dtype):
-        return entries.astype(np.uint8).view(dtype)
+        """Where an operand is what it never is, an entry has no meaning."""
+        return np.clip(entries, *LIMITS[dtype]).astype(np.uint8).view(dtype)
 
     def with_fewer(self, expression, leaves):
         """The same with parts in the place of which tensors stand, so that two are left."""
@@ -345,12 +416,21 @@ class Lowering(Views, Contractions, Windows):
 
     def pairs(self, expression, leaves, loops, dtype):
         values = [self.bytes(leaf, loops) for leaf in leaves]
-        places = [self.clamped(self.bits(value), leaf) for value, leaf in zip(values, leaves, strict=True)]
-        given = self.given(expression, leaves, [places[0][:, None], places[1][None, :]])
-        entries = np.broadcast_to(values_of(expression, [], given=given), (256, 256)).reshape(-1)
-        shape = np.broadcast_shapes(values[0].shape, values[1].shape)
-        held = self.graph.table(self.as_bytes(entries, dtype))
+        x, y = (self.bits(value) for value in values)
+        given = self.given(expression, leaves, [x[:, None], y[None, :]])
+        entries = np.broadcast_to(values_of(expression, [], given=given), (256, 256))
+        wanted = np.clip(entries, *LIMITS[dtype])
         form = self.form_of(expression, leaves, dtype)
+        if not fits_machine(form, wanted, x, y):
+            value = self.blended(expression, loops)
+            if value is None:
+                expression.fail(
+                    "the vector unit has no such function of two bytes: it has x * a + y * b + c, (x - a) * (y - b) * c "
+                    "and the larger or smaller of two tables, rounded and clamped; clip or requantise in between"
+                )
+            return value
+        shape = np.broadcast_shapes(values[0].shape, values[1].shape)
+        held = self.graph.table(self.as_bytes(wanted.reshape(-1), dtype))
         self.at(expression)
         return self.graph.node("Pairs", values, dtype, shape, "ai.tessera", table=held, **form)
 

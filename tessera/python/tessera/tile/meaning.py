@@ -52,7 +52,8 @@ class Meaning:
         return np.asarray(function(*(self.values(one, loops, fixed) for one in expression.children)), np.int64)
 
     def _lookup(self, expression, loops, fixed):
-        return expression.table[self.values(expression.children[0], loops, fixed) - expression.first]
+        place = self.values(expression.children[0], loops, fixed) - expression.first
+        return expression.table[np.clip(place, 0, 255)]  # outside it is what no value is
 
     def _requantise(self, expression, loops, fixed):
         value = self.values(expression.children[0], loops, fixed)
@@ -74,12 +75,11 @@ class Meaning:
             at = fixed | dict(zip(apart, place, strict=True))
             part = self.values(expression.body, [*loops, *together], at)
             part = np.broadcast_to(part, np.broadcast_shapes(part.shape, (1,) * (len(loops) + len(together))))
-            for number, loop in enumerate(together):
+            for loop in together:
                 axis = len(loops)
                 if part.shape[axis] == 1 and loop.extent > 1 and expression.kind == "sum":
                     part = part * loop.extent
                 part = join.reduce(part, axis=axis)
-                del number
             found = part if found is None else join(found, part)
         return found
 

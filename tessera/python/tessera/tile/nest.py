@@ -37,15 +37,20 @@ class Compute:
     source: Source = None
 
 
-def names_at_caller(count):
-    """The names to which the caller's line assigns `count` values; letters where it does not say."""
+def names_at_caller(method, count):
+    """The names to which the caller's line assigns the `count` loops of a method; others where it does not say."""
     file, line = errors.caller()
     try:
-        target = ast.parse(linecache.getline(file, line).strip()).body[0].targets[0]
-        names = [one.id for one in (target.elts if isinstance(target, ast.Tuple) else [target])]
-    except (SyntaxError, AttributeError, IndexError):
-        names = []
-    return names if len(names) == count else [f"loop{number}" for number in range(count)]
+        statements = ast.parse(linecache.getline(file, line).strip()).body
+    except SyntaxError:
+        statements = []
+    for one in statements:
+        call = one.value if isinstance(one, ast.Assign) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == method:
+            names = [name.id for name in ast.walk(one.targets[0]) if isinstance(name, ast.Name)]
+            if len(names) == count:
+                return names
+    return [f"{method[0]}{number}" for number in range(count)]
 
 
 class Nest:
@@ -71,7 +76,7 @@ class Nest:
         for extent in extents:
             if isinstance(extent, bool) or not hasattr(extent, "__index__") or extent < 1:
                 refuse(f"a loop of {extent!r} iterations")
-        names = names_at_caller(len(extents))
+        names = names_at_caller("reduce_axes" if reduced else "axes", len(extents))
         found = tuple(Loop(int(extent), name, reduced) for extent, name in zip(extents, names, strict=True))
         return found[0] if len(found) == 1 else found
 

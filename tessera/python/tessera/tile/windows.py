@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums, maxima and minima of single bytes: windows that slide along at most two axes, or whole axes."""
 
-import math
-
 import numpy as np
 
 from .contractions import Sums
@@ -31,8 +29,7 @@ class Windows:
             shape = [1 if axis in axes else extent for axis, extent in enumerate(value.shape)]
             result = self.graph.node("AxisSum", [value], "int32", shape, "ai.tessera", axes=axes)
             left = [loop for loop in loops if loop not in rest]
-            result = self.graph.reshape(result, [loop.extent for loop in left])
-            return Sums(result, left, [], 0, result.shape)
+            return Sums(result, left, [], 0, tuple(loop.extent for loop in left))
         pad = 0 if data.source.pad is None else data.source.pad
         value, images, channels, before, after = self.images_of(data, windows, pad)
         result = self.graph.node(
@@ -97,20 +94,12 @@ class Windows:
 
     def images_of(self, data, windows, pad):
         """The data as [images, channels, axes of windows]; pad: the byte that the window itself has outside."""
-        value, loops, before, after = self.windowed(data, pad, windows)
+        value, axes, before, after = self.windowed(data, pad, windows)
+        loops = [one for one in axes if one not in windows]
         images, channels = loops[:-1], loops[-1:]
-        spatial = value.shape[len(loops) :]
-        count = lambda some: math.prod(loop.extent for loop in some)
-        inner = [loop for loop in loops if loop.reduced]
-        if inner:  # reduced behind the windows
+        if any(loop.reduced for loop in loops):  # behind the windows
             images, channels = loops, []
-        return (
-            self.graph.reshape(value, [count(images), count(channels), *spatial]),
-            images,
-            channels,
-            before,
-            after,
-        )
+        return self.as_images(value, axes, images, channels, windows), images, channels, before, after
 
     @staticmethod
     def window_attributes(windows, before, after):
