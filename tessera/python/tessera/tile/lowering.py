@@ -4,6 +4,7 @@ result is. Leaves: an ONNX graph of integer operators. Method: an expression is 
 table, what two bytes decide a function of pairs; sums of products become convolutions and products of matrices by which
 loops their factors have, and other reductions windows. What the machine has no form for is refused with its line."""
 
+import copy
 import math
 
 import numpy as np
@@ -316,9 +317,9 @@ class Lowering(Views, Contractions, Windows):
         found = {}
 
         def visit(one):
-            if one.constant and one.loops:
+            if one.constant and one.loops and (byte_of(one.range) or not one.children):
                 found.setdefault(("constant", str(one)), one)
-            elif one.constant:
+            elif one.constant and not one.loops:
                 return
             elif self.is_leaf(one):
                 found.setdefault(one.key() if isinstance(one, Load) else id(one), one)
@@ -404,15 +405,20 @@ class Lowering(Views, Contractions, Windows):
         sides = []
         for leaf in leaves:
             side = self.side_of(path[-1], leaf)
-            if not self.is_leaf(side) and byte_of(side.range) and self.line_of(side, leaf) is None:
-                leaf = self.alias(side)
-                expression = replaced(expression, side, leaf)
+            if self.line_of(side, leaf) is None:  # a table first
+                bytes_ = [one for one in walk(side) if byte_of(one.range) and self.decides(leaf, one)]
+                if bytes_ and not self.is_leaf(bytes_[-1]):
+                    leaf = self.alias(bytes_[-1])
+                    expression = replaced(expression, bytes_[-1], leaf)
             sides.append(leaf)
         return self.pairs(expression, sides, loops, dtype)
 
+    def decides(self, leaf, expression):
+        return any(self.same(part, leaf) for part in walk(expression))
+
     def side_of(self, join, leaf):
         """The operand of a join that a leaf decides."""
-        return next((one for one in join.children if any(self.same(part, leaf) for part in walk(one))), leaf)
+        return next((one for one in join.children if self.decides(leaf, one)), leaf)
 
     def pairs(self, expression, leaves, loops, dtype):
         values = [self.bytes(leaf, loops) for leaf in leaves]
@@ -465,8 +471,7 @@ class Lowering(Views, Contractions, Windows):
             return {"kind": "mul", "rx": float(scale * a * b), "zx": -c // a, "zy": -d // b} | bounds
         signs = [1, 1]
         if kind == "sub":
-            first = any(self.same(part, leaves[0]) for part in walk(join.children[0]))
-            signs = [1, -1] if first else [-1, 1]
+            signs = [1, -1] if self.decides(leaves[0], join.children[0]) else [-1, 1]
         factors = {"rx": scale * a * signs[0], "ry": scale * b * signs[1], "f": scale * (c * signs[0] + d * signs[1])}
         return {"kind": "add"} | {name: float(value) for name, value in factors.items()} | bounds
 
@@ -484,14 +489,16 @@ class Alias(Expression):
 
 
 def replaced(expression, part, by):
-    """A copy in which `by` stands for `part`."""
-    if expression is part:
-        return by
-    children = [replaced(one, part, by) for one in expression.children]
-    if all(one is other for one, other in zip(children, expression.children, strict=True)):
-        return expression
-    copy = object.__new__(type(expression))
-    copy.__dict__.update(expression.__dict__)
-    copy.children = tuple(children)
-    return copy
+    """A copy in which `by` stands for `part`. What stands in several places is one copy."""
+    copies = {id(part): by}
 
+    def copied(one):
+        if id(one) not in copies:
+            children = tuple(copied(child) for child in one.children)
+            copies[id(one)] = one
+            if any(child is not before for child, before in zip(children, one.children, strict=True)):
+                copies[id(one)] = copy.copy(one)
+                copies[id(one)].children = children
+        return copies[id(one)]
+
+    return copied(expression)

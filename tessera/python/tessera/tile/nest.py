@@ -38,7 +38,7 @@ class Compute:
 
 
 def names_at_caller(method, count):
-    """The names to which the caller's line assigns the `count` loops of a method; others where it does not say."""
+    """The names to which the caller's line assigns the `count` loops of a method; None where it does not say."""
     file, line = errors.caller()
     try:
         statements = ast.parse(linecache.getline(file, line).strip()).body
@@ -50,7 +50,7 @@ def names_at_caller(method, count):
             names = [name.id for name in ast.walk(one.targets[0]) if isinstance(name, ast.Name)]
             if len(names) == count:
                 return names
-    return [f"{method[0]}{number}" for number in range(count)]
+    return None
 
 
 class Nest:
@@ -59,24 +59,25 @@ class Nest:
 
     def __init__(self):
         self.computes = []
-        self._constants = 0
+        self._constants = self._loops = 0
 
     # --- loops and tensors
 
     def axes(self, *extents):
         """Loops over the elements of a result."""
-        return self._loops(extents, False)
+        return self._made(extents, False)
 
     def reduce_axes(self, *extents):
         """Loops over which sum(), max() and min() go."""
-        return self._loops(extents, True)
+        return self._made(extents, True)
 
-    @staticmethod
-    def _loops(extents, reduced):
+    def _made(self, extents, reduced):
         for extent in extents:
             if isinstance(extent, bool) or not hasattr(extent, "__index__") or extent < 1:
                 refuse(f"a loop of {extent!r} iterations")
-        names = names_at_caller("reduce_axes" if reduced else "axes", len(extents))
+        method = "reduce_axes" if reduced else "axes"
+        names = names_at_caller(method, len(extents)) or [f"{method[0]}{self._loops + n}" for n in range(len(extents))]
+        self._loops += len(extents)
         found = tuple(Loop(int(extent), name, reduced) for extent, name in zip(extents, names, strict=True))
         return found[0] if len(found) == 1 else found
 

@@ -208,7 +208,7 @@ class OperatorProgram:
         """Lines of which a part that computes runs on the host."""
         moves = {"Reshape", "Transpose", "Slice", "Gather", "Pad", "Expand", "Concat", "Identity"}
         found = []
-        for layer in self.session("fsim").info()["layers"]:
+        for layer in self.session("fsim").info().get("layers", []):
             if layer["placement"] == "cpu" and set(layer["op"].split("+")) - moves:
                 found.append(layer["name"])
         return found
@@ -224,7 +224,7 @@ class OperatorProgram:
     @property
     def predicted_cycles(self):
         """What the compiler's replay says of the layers on the NPU."""
-        return sum(layer["predicted_cycles"] for layer in self.session("fsim").info()["layers"])
+        return sum(layer["predicted_cycles"] for layer in self.session("fsim").info().get("layers", []))
 
     def save(self, path):
         self.session("fsim").save(path)

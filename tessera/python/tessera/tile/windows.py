@@ -21,7 +21,7 @@ class Windows:
         windows = self.windows_of(data, [], over)
         rest = [loop for loop in over if not any(loop in window.inner for window in windows)]
         self.at(expression)
-        if windows and rest:
+        if bool(windows) == bool(rest):
             return None
         if rest:
             value, loops = self.axes_of(data)
