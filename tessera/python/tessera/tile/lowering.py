@@ -251,7 +251,7 @@ class Lowering(Views, Contractions, Windows):
                 if part.constant:
                     fixed = fixed * part
             leaves = [part for part in self.factors(one) if not part.constant]
-            if len(leaves) != 1 or not self.is_leaf(leaves[0]):
+            if len(leaves) != 1 or leaves[0] is expression or not byte_of(leaves[0].range):
                 return None
             parts.append((fixed, leaves[0]))
         scales = [scale] if isinstance(scale, Expression) else []

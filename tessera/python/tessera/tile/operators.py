@@ -5,6 +5,7 @@ operators of ONNX, and the compiler's searcher, cost models and tuner find its s
 import dataclasses
 import functools
 import inspect
+import os
 import pathlib
 import tempfile
 
@@ -195,7 +196,7 @@ class OperatorProgram:
         self.outputs = [
             Port(f"output{n}", np.dtype(one.dtype), one.shape) for n, one in enumerate(traced_.outputs)
         ]
-        self._sessions = {}
+        self._sessions, self._tuned = {}, None
         self.host = self._on_host()
         if self.host and not host:
             where = self.host[0]
@@ -231,10 +232,26 @@ class OperatorProgram:
 
     def session(self, device="fsim", **options):
         """A tessera.Session of it; options are those of the session."""
+        if self._tuned:
+            options.setdefault("tuned", self._tuned)
         key = (device, tuple(sorted(options.items())))
         if key not in self._sessions:
             self._sessions[key] = tessera.Session(self.model.SerializeToString(), device, self.config, **options)
         return self._sessions[key]
+
+    def tune(self, trials=100, judge="sysc", database=None, **options):
+        """Looks for schedules of its layers by measuring, and keeps the best ones: in `database`, a path, and in the
+        sessions that are opened from now on. options: those of tessera.tuning.tune. Returns its Outcome."""
+        from tessera import tuning
+
+        if database is None:
+            self._folder = tempfile.TemporaryDirectory()
+            database = os.path.join(self._folder.name, "tuned.db")
+        outcome = tuning.tune(
+            self.model.SerializeToString(), self.config, trials=trials, judge=judge, database=database, **options
+        )
+        self._tuned, self._sessions = os.fspath(database), {}
+        return outcome
 
     def interpret(self, *arrays):
         """What the reference interpreter makes of the integer operators: the outputs as a list."""
