@@ -24,7 +24,8 @@ from .checking import Outcome, check
 from .errors import DoesNotFit, KernelError
 from .kernel import Kernel, Program, Spec, kernel
 from .operators import Constant, Operator, operator
-from .registry import embed, register, unregister
+from .patterns import pattern
+from .registry import embed, register, replace, unregister
 from .searching import Tuned, tune
 
 __all__ = [
@@ -42,7 +43,9 @@ __all__ = [
     "embed",
     "kernel",
     "operator",
+    "pattern",
     "register",
+    "replace",
     "tune",
     "unregister",
 ]

@@ -16,7 +16,7 @@ from .checking import array_of, check
 from .errors import KernelError
 from .kernel import Kernel
 from .operators import Operator
-from .registry import embed, embedding
+from .registry import embedding
 from .searching import tune
 
 
@@ -182,12 +182,12 @@ def profile(kernel, given):
 
 def embed_in(given):
     module_of(given.file)
-    count = embedding().count(given.model)
-    if count == 0:
+    embedder = embedding().Embedder(given.model, given.config, shapes_of(given.shape))
+    made = embedder.run()
+    if embedder.count == 0:
         raise KernelError(f"{given.model} has no node of an operator that {given.file} registers")
-    made = embed(given.model, given.config, shapes_of(given.shape))
     pathlib.Path(given.output).write_bytes(made.SerializeToString())
-    print(f"{given.output}: {count} nodes are kernels for {given.config}")
+    print(f"{given.output}: {embedder.count} nodes are kernels for {given.config}")
 
 
 def main(words=None):

@@ -193,6 +193,7 @@ class OperatorProgram:
         self.name, self.config = traced_.name, config
         self.model, self.terms = traced_.lowered()
         self.inputs = [Port(s.name, np.dtype(s.dtype), s.shape) for s in traced_.sources if s.array is None]
+        self.known = [s.array is not None for s in traced_.sources]
         self.outputs = [
             Port(f"output{n}", np.dtype(one.dtype), one.shape) for n, one in enumerate(traced_.outputs)
         ]
