@@ -22,6 +22,7 @@ products and the vector unit, and stores. Waits and signals are not written: the
 from .builder import Builder
 from .checking import Outcome, check
 from .errors import DoesNotFit, KernelError
+from .events import Event, KernelWarning
 from .kernel import Kernel, Program, Spec, kernel
 from .operators import Constant, Operator, operator
 from .patterns import pattern
@@ -32,8 +33,10 @@ __all__ = [
     "Builder",
     "Constant",
     "DoesNotFit",
+    "Event",
     "Kernel",
     "KernelError",
+    "KernelWarning",
     "Operator",
     "Outcome",
     "Program",

@@ -112,7 +112,8 @@ def program_of(node, entry, types, constants, config):
             )
         specs.append(Spec(NAMES[kind], shape))
     try:
-        program = entry.kernel.build(*specs, config=config, **entry.parameters, **attributes)
+        host = {"host": True} if isinstance(entry.kernel, Operator) else {}
+        program = entry.kernel.build(*specs, config=config, **host, **entry.parameters, **attributes)
     except KernelError as error:
         raise KernelError(f"{label}: {error}") from None
     if len(program.outputs) != len(node.output):

@@ -14,6 +14,7 @@ from tessera import _tessera
 
 from . import errors
 from .builder import Builder, Output
+from .events import Placed
 from .interpreter import Interpreter, Memory
 from .machine import machine as machine_of
 from .tensors import ARENA, CONSTANTS
@@ -122,6 +123,8 @@ class Program:
         self.statements, self.inputs, self.outputs = builder.statements, inputs, outputs
         self._constants, self._arena = bytes(builder.constants), builder.arena
         self._artifact = None
+        self._placed = Placed(builder)
+        self.needless = None
 
     @property
     def artifact(self):
@@ -129,6 +132,12 @@ class Program:
         if self._artifact is None:
             self._artifact = self._link()
         return self._artifact
+
+    @property
+    def needless_waits(self):
+        """Lines of text about waits and events that nothing needs, where the kernel places its own."""
+        self.artifact  # noqa: B018 - makes it
+        return self.needless
 
     @property
     def predicted_cycles(self):
@@ -150,7 +159,7 @@ class Program:
             for one in self.statements
         )
 
-    def _link(self):
+    def _link(self, unchecked=False):
         lines, numbers, rows = [], {}, []
         for one in self.statements:
             if (one.file, one.line) not in numbers:
@@ -163,7 +172,7 @@ class Program:
         self._tell_apart(lines, list(numbers))
         argument = lambda t: (t.name, t.dtype.name, list(t.shape), t.padded, t.fill, t.offset)
         try:
-            return _tessera.link_kernel(
+            artifact, needless = _tessera.link_kernel(
                 self.name,
                 self.machine.toml,
                 [tuple(line) for line in lines],
@@ -172,9 +181,13 @@ class Program:
                 [argument(tensor) for tensor in self.outputs],
                 self._constants,
                 max(self._arena, 64),
+                self._placed.pairs,
+                unchecked,
             )
         except tessera.Error as error:
             raise errors.KernelError(str(error)) from None
+        self.needless = self._placed.tell(needless)
+        return artifact
 
     @staticmethod
     def _tell_apart(lines, places):

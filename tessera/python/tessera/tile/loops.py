@@ -142,4 +142,4 @@ def combined(one, other, sign):
     loops = a.loops + [loop for loop in b.loops if loop not in a.terms]
     function = {"+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod}[sign]
     values = np.broadcast_to(function(spread(a, loops), spread(b, loops)), [loop.extent for loop in loops])
-    return Position(dict.fromkeys(loops, 0), 0, np.ascontiguousarray(values), f"({a}) {sign} ({b})")
+    return Position(dict.fromkeys(loops, 0), 0, np.array(values), f"({a}) {sign} ({b})")

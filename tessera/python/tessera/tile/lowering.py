@@ -10,18 +10,22 @@ import math
 import numpy as np
 
 from .contractions import Contractions, Sums
+from .errors import KernelError
 from .expressions import LIMITS, Apply, Expression, Load, Number, Reduce, Requantise, byte_of, walk
 from .forms import fits_machine
 from .graphs import GraphMaker, Value
 from .meaning import values_of
+from .plain import Plain
 from .views import Views
 from .windows import Windows
 
 
-class Lowering(Views, Contractions, Windows):
-    """One operator. inputs: {Source: its name} of those that come when it runs."""
+class Lowering(Views, Contractions, Windows, Plain):
+    """One operator. inputs: {Source: its name} of those that come when it runs. host: whether what the NPU has no form
+    for is left to the host's processor."""
 
-    def __init__(self, inputs):
+    def __init__(self, inputs, host=False):
+        self.host = host
         self.graph = GraphMaker()
         self.values = {source: Value(name, source.dtype, source.shape) for source, name in inputs.items()}
         self.order = {}  # Loop -> axis of the result at hand
@@ -43,10 +47,13 @@ class Lowering(Views, Contractions, Windows):
         body, loops, shape = made.body, list(made.loops), made.source.shape
         self.graph.where = made.where
         self.order = {loop: axis for axis, loop in enumerate(loops)}
-        if made.dtype == "int32":
-            value = self.wide(body, loops)
-        else:
-            value = self.bytes(body, loops, made.dtype)
+        try:
+            value = self.wide(body, loops) if made.dtype == "int32" else self.bytes(body, loops, made.dtype)
+        except KernelError:
+            if not self.host:
+                raise
+            value = self.plain(body, loops)
+            value = value if made.dtype == "int32" else self.cast(value, made.dtype)
         return self.graph.expand(value, shape)
 
     def wide(self, body, loops):

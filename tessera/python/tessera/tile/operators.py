@@ -171,14 +171,14 @@ class Traced:
         found = [arrays[one.root] for one in self.outputs]
         return found[0] if len(found) == 1 else found
 
-    def lowered(self):
+    def lowered(self, host=False):
         """(the ONNX model, {name of a node: what it computes})."""
         try:
             from .lowering import Lowering
         except ImportError:
             raise errors.KernelError("operators need the package onnx; install it: pip install onnx") from None
         inputs = {source: source.name for source in self.sources if source.array is None}
-        lowering = Lowering(inputs)
+        lowering = Lowering(inputs, host)
         lowering.run(self.computes)
         outputs = [(f"output{number}", lowering.values[one.root]) for number, one in enumerate(self.outputs)]
         given = [(name, lowering.values[source]) for source, name in inputs.items()]
@@ -191,7 +191,7 @@ class OperatorProgram:
 
     def __init__(self, traced_, config, host):
         self.name, self.config = traced_.name, config
-        self.model, self.terms = traced_.lowered()
+        self.model, self.terms = traced_.lowered(host)
         self.inputs = [Port(s.name, np.dtype(s.dtype), s.shape) for s in traced_.sources if s.array is None]
         self.known = [s.array is not None for s in traced_.sources]
         self.outputs = [

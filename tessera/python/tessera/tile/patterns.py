@@ -59,6 +59,7 @@ def pattern(function):
 class Match:
     bound: dict  # name of the pattern -> name of the tensor
     nodes: list  # of the graph, the last operator first
+    made: dict  # id of an operator of the pattern -> its node
 
 
 class Finder:
@@ -77,7 +78,7 @@ class Finder:
         """The Match of a Pattern whose last operator is this node, or None."""
         if len(node.output) != 1:
             return None
-        match = Match({}, [])
+        match = Match({}, [], {})
         if not self._node(found.root, node, match) or set(match.bound) != set(found.values):
             return None
         inside = {id(one) for one in match.nodes}
@@ -88,6 +89,8 @@ class Finder:
         return match
 
     def _node(self, wanted, node, match):
+        if id(wanted) in match.made:
+            return match.made[id(wanted)] is node
         if node.op_type != wanted.kind or (node.domain or "") != wanted.domain:
             return False
         own = {one.name: one for one in node.attribute}
@@ -101,12 +104,12 @@ class Finder:
         if wanted.kind in EITHER_WAY and len(inputs) == 2:
             orders.append(inputs[::-1])
         for order in orders:
-            tried = Match(dict(match.bound), [*match.nodes, node])
+            tried = Match(dict(match.bound), [*match.nodes, node], match.made | {id(wanted): node})
             padded = [*order, *[""] * (len(wanted.inputs) - len(order))]
             if len(order) <= len(wanted.inputs) and all(
                 self._value(one, name, tried) for one, name in zip(wanted.inputs, padded, strict=True)
             ):
-                match.bound, match.nodes = tried.bound, tried.nodes
+                match.bound, match.nodes, match.made = tried.bound, tried.nodes, tried.made
                 return True
         return False
 
