@@ -333,6 +333,7 @@ class Embedder:
             name=last.name or last.output[0],
             domain="ai.tessera.patterns",
         )
+        self.imports(node.domain)
         place = list(self.graph.node).index(last)
         self.graph.node[place].CopyFrom(node)
         for one in match.nodes[1:]:
