@@ -18,7 +18,8 @@ def results(extent, taps, stride, dilation, pad):
 
 @tile.operator
 def convolution(n, image, weights, *, stride=1, dilation=1, pad=0, groups=1, zero=0, scale=0.002):
-    """image (n, h, w, groups * c) with zero point `zero`, weights (groups, o, taps, taps, c); (n, h', w', groups, o)."""
+    """image (n, h, w, groups * c) with zero point `zero`, weights (groups, o, taps, taps, c); the result is
+    (n, h', w', groups, o)."""
     _, outputs, taps, _, inner = weights.shape
     h, w = (results(extent, taps, stride, dilation, pad) for extent in image.shape[1:3])
     b, i, j, g, o = n.axes(image.shape[0], h, w, groups, outputs)
@@ -56,7 +57,8 @@ def _(rng):
 
 @tile.operator
 def correlation(n, one, other, *, reach=1, scale=0.01):
-    """How alike the pixels of two images (h, w, c) are, for each displacement by at most `reach`: both come at run time."""
+    """How alike the pixels of two images (h, w, c) are, for each displacement by at most `reach`. Both come at run
+    time."""
     h, w, channels = one.shape
     i, j, dy, dx = n.axes(h, w, 2 * reach + 1, 2 * reach + 1)
     c = n.reduce_axes(channels)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators drawn at random: sums of products with any roles of their loops, windows, reductions, functions of elements."""
+"""Operators drawn at random: sums of products with any roles of their loops, windows, reductions, functions of
+elements."""
 
 import numpy as np
 
@@ -27,8 +28,10 @@ def contraction(rng):
     windows = int(rng.integers(0, 3))
     extents = [int(rng.integers(1, 9)) for _ in kinds]
     constant, zero = rng.random() < 0.6, rng.random() < 0.3
-    sizes = [(int(rng.integers(1, 6)), int(rng.integers(1, 4)), *(int(v) for v in rng.integers(1, 4, 2)))
-             for _ in range(windows)]
+    sizes = [
+        (int(rng.integers(1, 6)), int(rng.integers(1, 4)), *(int(v) for v in rng.integers(1, 4, 2)))
+        for _ in range(windows)
+    ]
     pads = [int(rng.integers(0, 3)) if rng.random() < 0.5 else 0 for _ in sizes]
     if not any(kind != "inner" for kind in kinds) and not windows:
         kinds, extents = [*kinds, "row"], [*extents, 3]
@@ -37,7 +40,11 @@ def contraction(rng):
     other_axes = [(kind, n) for n, kind in enumerate(kinds) if kind != "row"] + [("tap", n) for n in range(windows)]
     data_axes, other_axes = shuffled(rng, data_axes), shuffled(rng, other_axes)
     if rng.random() < 0.3 and len(data_axes) > 1:  # two loops count one axis
-        data_axes = [("joined", *data_axes[:2]), *data_axes[2:]] if data_axes[0][0] != "window" != data_axes[1][0] else data_axes
+        data_axes = (
+            [("joined", *data_axes[:2]), *data_axes[2:]]
+            if data_axes[0][0] != "window" != data_axes[1][0]
+            else data_axes
+        )
     step, offset = int(rng.integers(1, 3)), int(rng.integers(0, 2))
 
     def extent_of(axis):
@@ -62,7 +69,9 @@ def contraction(rng):
 
     @tile.operator
     def drawn(n, x, w):
-        loops = [(n.reduce_axes if kind == "inner" else n.axes)(extent) for kind, extent in zip(kinds, extents, strict=True)]
+        loops = [
+            (n.reduce_axes if kind == "inner" else n.axes)(extent) for kind, extent in zip(kinds, extents, strict=True)
+        ]
         rows = [n.axes(one[0]) for one in sizes]
         taps = [n.reduce_axes(one[1]) for one in sizes]
 
@@ -97,15 +106,24 @@ def window(rng):
     kind = str(rng.choice(["max", "min", "sum"]))
     free = [int(v) for v in rng.integers(1, 9, int(rng.integers(0, 3)))]
     whole = [int(v) for v in rng.integers(1, 9, int(rng.integers(0, 2)))]
-    sizes = [(int(rng.integers(1, 6)), int(rng.integers(1, 4)), *(int(v) for v in rng.integers(1, 4, 2)))
-             for _ in range(int(rng.integers(0, 3)))]
+    sizes = [
+        (int(rng.integers(1, 6)), int(rng.integers(1, 4)), *(int(v) for v in rng.integers(1, 4, 2)))
+        for _ in range(int(rng.integers(0, 3)))
+    ]
     if not free and not sizes:
         free = [4]
     pad = int(rng.choice([0, 0, -128, 5]))
-    axes = shuffled(rng, [("free", n) for n in range(len(free))] + [("whole", n) for n in range(len(whole))]
-                    + [("window", n) for n in range(len(sizes))])
-    extent = {"free": lambda n: free[n], "whole": lambda n: whole[n],
-              "window": lambda n: max(1, (sizes[n][0] - 1) * sizes[n][2] + (sizes[n][1] - 1) * sizes[n][3])}
+    axes = shuffled(
+        rng,
+        [("free", n) for n in range(len(free))]
+        + [("whole", n) for n in range(len(whole))]
+        + [("window", n) for n in range(len(sizes))],
+    )
+    extent = {
+        "free": lambda n: free[n],
+        "whole": lambda n: whole[n],
+        "window": lambda n: max(1, (sizes[n][0] - 1) * sizes[n][2] + (sizes[n][1] - 1) * sizes[n][3]),
+    }
     x = tensor(rng, [extent[kind_](n) for kind_, n in axes], dtype="int8")
     result = shuffled(rng, [axis for axis in axes if axis[0] != "whole"])
     mapped = rng.random() < 0.3
@@ -116,7 +134,9 @@ def window(rng):
         loops |= {("whole", m): n.reduce_axes(e) for m, e in enumerate(whole)}
         loops |= {("window", m): n.axes(one[0]) for m, one in enumerate(sizes)}
         taps = [n.reduce_axes(one[1]) for one in sizes]
-        places = [loops[a] * sizes[a[1]][2] + taps[a[1]] * sizes[a[1]][3] if a[0] == "window" else loops[a] for a in axes]
+        places = [
+            loops[a] * sizes[a[1]][2] + taps[a[1]] * sizes[a[1]][3] if a[0] == "window" else loops[a] for a in axes
+        ]
         body = x.padded(pad)[tuple(places)]
         if mapped:
             body = n.clip(body * 3 + 1, -100, 90)
@@ -138,8 +158,9 @@ def elements(rng):
     used = [[axis for axis in range(len(shape)) if rng.random() < 0.8] or [0] for _ in range(count)]
     used = [shuffled(rng, axes) for axes in used]
     used[0] = shuffled(rng, range(len(shape)))
-    tensors = [tensor(rng, [shape[axis] for axis in axes], n > 0 and rng.random() < 0.3, "int8")
-               for n, axes in enumerate(used)]
+    tensors = [
+        tensor(rng, [shape[axis] for axis in axes], n > 0 and rng.random() < 0.3, "int8") for n, axes in enumerate(used)
+    ]
     table = rng.integers(-128, 128, 256)
     picks = [int(v) for v in rng.integers(0, 8, 4)]
     scale = float(rng.choice([0.5, 0.25, 0.01, 1 / 3, 0.7]))

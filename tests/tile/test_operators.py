@@ -121,7 +121,13 @@ def test_a_product_takes_the_cycles_of_the_compilers_own(rows, inner, columns):
     sums = x.astype(np.int64) @ w.T.astype(np.int64) + bias
     wanted = np.clip(np.rint(sums.astype(np.float32) * np.float32(0.01)), -128, 127)
     np.testing.assert_array_equal(found, wanted)
-    constants = {"s": np.float32(0.01), "one": np.float32(1), "z": np.int8(0), "w": w.T.copy(), "b": bias.astype("int32")}
+    constants = {
+        "s": np.float32(0.01),
+        "one": np.float32(1),
+        "z": np.int8(0),
+        "w": w.T.copy(),
+        "b": bias.astype("int32"),
+    }
     node = helper.make_node(
         "QGemm", ["x", "s", "z", "w", "one", "z", "b", "one", "z"], ["y"], "gemm", domain="com.microsoft"
     )

@@ -161,7 +161,8 @@ def tuned(kernel, given):
     if not isinstance(kernel, Operator):
         raise KernelError(f"kernel '{kernel.__name__}': --set says which values to try")
     program = kernel.build(*drawn, config=given.config, **parameters)
-    return program.tune(trials=given.trials, judge=given.judge, database=given.db)
+    outcome = program.tune(trials=given.trials, judge=given.judge, database=given.db)
+    return f"{outcome.cycles:,} cycles, and {outcome.default_cycles:,} without tuning ({outcome.trials} trials)"
 
 
 def profile(kernel, given):

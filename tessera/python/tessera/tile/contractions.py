@@ -95,9 +95,9 @@ class Contractions:
         if len(moving) > 2 or (len(moving) == 2 and fixed):
             texts = ", ".join(str(one) for one in factors)
             expression.fail(f"multiplies {len(factors)} tensors ({texts}); the machine multiplies two bytes")
-        if len(moving) == 1 and not fixed:
-            if number == 1 and (found := self.summed(expression, moving[0])) is not None:
-                return found
+        alone = len(moving) == 1 and not fixed and number == 1
+        if alone and (found := self.summed(expression, moving[0])) is not None:
+            return found
         data, zero = self.data_of(moving[0])
         if len(moving) == 2:
             other, other_zero = self.data_of(moving[1])

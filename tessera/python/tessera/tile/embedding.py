@@ -107,8 +107,8 @@ def program_of(node, entry, types, constants, config):
         kind, shape = types[name]
         if kind not in NAMES:
             raise KernelError(
-                f"{label}: its input '{name}' is {helper.tensor_dtype_to_string(kind)}; kernels take int8, uint8, int32, "
-                "or float between DequantizeLinear and QuantizeLinear"
+                f"{label}: its input '{name}' is {helper.tensor_dtype_to_string(kind)}; kernels take int8, uint8, "
+                "int32, or float between DequantizeLinear and QuantizeLinear"
             )
         specs.append(Spec(NAMES[kind], shape))
     try:
@@ -160,8 +160,8 @@ class Quantised:
             own = self.parameters(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
             if own is None:
                 raise KernelError(
-                    f"{label}: its input '{node.input[place]}' is float and comes of no DequantizeLinear with one scale; "
-                    "kernels take integers: quantise the model around it"
+                    f"{label}: its input '{node.input[place]}' is float and comes of no DequantizeLinear with one "
+                    "scale; kernels take integers: quantise the model around it"
                 )
             found |= {f"{names[place]}_scale": own[0], f"{names[place]}_zero": own[1]}
             node.input[place] = maker.input[0]
@@ -338,8 +338,10 @@ class Embedder:
         self.graph.node[place].CopyFrom(node)
         for one in match.nodes[1:]:
             self.graph.node.remove(one)
-        self.put(self.graph.node[list(self.graph.node).index(node)],
-                 Registered(replacement.kernel, replacement.parameters | parameters))
+        self.put(
+            self.graph.node[list(self.graph.node).index(node)],
+            Registered(replacement.kernel, replacement.parameters | parameters),
+        )
 
 
 def embed(model, config="npu256", shapes=None):

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import errors
 from .errors import KernelError
-from .loops import Loop, Position, as_position
+from .loops import Loop, Position, as_position, integer_of
 
 LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
 
@@ -48,6 +48,8 @@ class Source:
 
     def __getitem__(self, key):
         keys = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(one, slice) or one is Ellipsis for one in keys):
+            errors.refuse(f"'{self.name}' is read element by element: a position for each axis, no slices")
         if len(keys) != len(self.shape):
             errors.refuse(f"'{self.name}' has {len(self.shape)} axes, and {len(keys)} positions are given")
         positions = tuple(as_position(one) for one in keys)
@@ -73,6 +75,8 @@ class Source:
 
 class Expression:
     """Children first; `where` is the line, range the least and the greatest value."""
+
+    __array_ufunc__ = None  # NumPy leaves operations to them
 
     def __init__(self, children, range_):
         self.children = tuple(children)
@@ -259,10 +263,13 @@ def as_expression(value):
         return value
     if isinstance(value, Loop | Position):
         errors.refuse(f"{value} is a position; values come from tensors (constant(numpy.arange(n))[loop] is one)")
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        errors.refuse(f"an expression is made of integers and elements of tensors, not of {value!r}; scales stand in "
-                      "requantise()")
-    return Number(value.__index__())
+    number = integer_of(value)
+    if number is None:
+        errors.refuse(
+            f"an expression is made of integers and elements of tensors, not of {value!r}; scales stand in "
+            "requantise(), arrays in constant()"
+        )
+    return Number(number)
 
 
 def binary(name, one, other):

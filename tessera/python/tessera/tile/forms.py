@@ -66,4 +66,3 @@ def held(form, x, y):
     numbers = {name: float(value) for name, value in form.items() if name != "kind"}
     ends = [(int(one.min()), int(one.max())) for one in (x, y)]
     return _tessera.second_constants(form["kind"], numbers, *ends) is not None
-

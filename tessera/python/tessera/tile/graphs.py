@@ -46,7 +46,9 @@ class GraphMaker:
         """inputs: Values, or None where one is absent."""
         result = Value(self._name(), dtype, tuple(int(extent) for extent in shape))
         names = ["" if one is None else one.name for one in inputs]
-        self.nodes.append(helper.make_node(operator, names, [result.name], name=self.where, domain=domain, **attributes))
+        self.nodes.append(
+            helper.make_node(operator, names, [result.name], name=self.where, domain=domain, **attributes)
+        )
         return result
 
     # --- movements
@@ -76,10 +78,7 @@ class GraphMaker:
             if step > 0:
                 numbers = (positions[0], positions[-1] + 1, axis, step)
                 return self.node(
-                    "Slice",
-                    [value, *(self.constant(np.array([one], np.int64)) for one in numbers)],
-                    value.dtype,
-                    shape,
+                    "Slice", [value, *(self.constant(np.array([one], np.int64)) for one in numbers)], value.dtype, shape
                 )
         return self.node("Gather", [value, self.constant(positions)], value.dtype, shape, axis=axis)
 
@@ -122,12 +121,7 @@ class GraphMaker:
         for label, value in outputs:
             nodes.append(helper.make_node("Identity", [value.name], [label], name=label))
         graph = helper.make_graph(
-            nodes,
-            name,
-            [info(*one) for one in inputs],
-            [info(*one) for one in outputs],
-            self.initializers,
+            nodes, name, [info(*one) for one in inputs], [info(*one) for one in outputs], self.initializers
         )
         opsets = [helper.make_opsetid(*one) for one in OPSETS.items()]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-

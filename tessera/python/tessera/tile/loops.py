@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops of an operator, and positions along the axes of tensors: integer functions of loops. A position that is a sum of
-loops with integer factors keeps that form; any other is a table over its loops."""
+"""Loops of an operator, and positions along the axes of tensors: integer functions of loops. A position that is a sum
+of loops with integer factors keeps that form; any other is a table over its loops."""
 
 import dataclasses
+import operator
 
 import numpy as np
 
 from .errors import refuse
 
 
+def integer_of(value):
+    """A Python integer, or None."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
 class Positioned:
     """What loops and positions have in common: arithmetic with integers and with each other."""
+
+    __array_ufunc__ = None  # NumPy leaves operations to them
 
     def position(self):
         raise NotImplementedError
@@ -118,14 +129,13 @@ def as_position(value):
     found = getattr(value, "as_position", None)
     if found is not None:
         return found()
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    number = integer_of(value)
+    if number is None:
         refuse(f"a position is an integer or a function of loops, not {value!r}")
-    return Position({}, value.__index__())
+    return Position({}, number)
 
 
 def combined(one, other, sign):
-    if not all(isinstance(value, Positioned) or hasattr(value, "__index__") for value in (one, other)):
-        return NotImplemented
     a, b = as_position(one), as_position(other)
     affine = a.table is None and b.table is None
     if affine and sign in "+-":

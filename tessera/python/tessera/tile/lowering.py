@@ -60,7 +60,9 @@ class Lowering(Views, Contractions, Windows, Plain):
         """int32: a sum and a constant for each channel."""
         sums = self.sums(body)
         if sums is None:
-            body.fail("is an int32 that the machine has no form for; int32 results are sums and constants added to them")
+            body.fail(
+                "is an int32 that the machine has no form for; int32 results are sums and constants added to them"
+            )
         found, bias = sums
         vector = self.channel_vector(found, bias, body)
         value = found.value
@@ -124,8 +126,9 @@ class Lowering(Views, Contractions, Windows, Plain):
     def _bytes(self, expression, loops, dtype):
         dtype = dtype or byte_of(expression.range)
         if dtype is None:
-            expression.fail(f"is {expression.range[0]:,} to {expression.range[1]:,} and no byte holds that; clip or "
-                            "requantise it")
+            expression.fail(
+                f"is {expression.range[0]:,} to {expression.range[1]:,} and no byte holds that; clip or requantise it"
+            )
         if expression.constant:
             values = values_of(expression, loops)
             return self.graph.constant(values.astype(dtype))
@@ -438,8 +441,8 @@ class Lowering(Views, Contractions, Windows, Plain):
             value = self.blended(expression, loops)
             if value is None:
                 expression.fail(
-                    "the vector unit has no such function of two bytes: it has x * a + y * b + c, (x - a) * (y - b) * c "
-                    "and the larger or smaller of two tables, rounded and clamped; clip or requantise in between"
+                    "the vector unit has no such function of two bytes: it has x * a + y * b + c, (x - a) * (y - b) * "
+                    "c and the larger or smaller of two tables, rounded and clamped; clip or requantise in between"
                 )
             return value
         shape = np.broadcast_shapes(values[0].shape, values[1].shape)

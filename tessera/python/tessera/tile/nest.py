@@ -15,7 +15,6 @@ from .expressions import (
     Expression,
     Load,
     Lookup,
-
     Reduce,
     Requantise,
     Source,
@@ -23,7 +22,7 @@ from .expressions import (
     binary,
     fits,
 )
-from .loops import Loop
+from .loops import Loop, integer_of
 
 
 @dataclasses.dataclass(eq=False)
@@ -73,7 +72,7 @@ class Nest:
 
     def _made(self, extents, reduced):
         for extent in extents:
-            if isinstance(extent, bool) or not hasattr(extent, "__index__") or extent < 1:
+            if integer_of(extent) is None or extent < 1:
                 refuse(f"a loop of {extent!r} iterations")
         method = "reduce_axes" if reduced else "axes"
         names = names_at_caller(method, len(extents)) or [f"{method[0]}{self._loops + n}" for n in range(len(extents))]
@@ -121,8 +120,8 @@ class Nest:
 
     def clip(self, value, low, high):
         """value, at least low and at most high."""
-        if low > high:
-            refuse(f"clip to {low} and {high}: the lower bound is above the upper one")
+        if integer_of(low) is None or integer_of(high) is None or low > high:
+            refuse(f"clip to {low} and {high}: they are integers, the lower one first")
         return binary("min", binary("max", value, low), high)
 
     def where(self, condition, one, other):
@@ -133,8 +132,10 @@ class Nest:
         """table[value], entry 0 being that of the least value of its type: of an int8 the one for -128."""
         value, table = as_expression(value), np.asarray(table)
         first = 0 if value.range[0] >= 0 else -128
-        if table.shape != (256,) or table.dtype.kind not in "iu" or not (
-            first <= value.range[0] and value.range[1] < first + 256
+        if (
+            table.shape != (256,)
+            or table.dtype.kind not in "iu"
+            or not (first <= value.range[0] and value.range[1] < first + 256)
         ):
             refuse(f"a table has 256 integers, for {first} to {first + 255}; {value} is {value.range}")
         return Lookup(table.astype(np.int64), first, value)
@@ -145,6 +146,8 @@ class Nest:
         if dtype not in ("int8", "uint8"):
             refuse(f"requantise makes int8 or uint8, not {dtype}")
         least, most = LIMITS[dtype]
+        if any(one is not None and integer_of(one) is None for one in (zero, low, high)):
+            refuse(f"requantise with zero point {zero!r} and bounds {low!r} to {high!r}, which are integers")
         low = least - zero if low is None else max(int(low), least - zero)
         high = most - zero if high is None else min(int(high), most - zero)
         if not -256 <= zero <= 255 or low > high:
@@ -154,8 +157,11 @@ class Nest:
                 refuse("a scale is a number or an element of a constant of float32")
             numbers = scale.source.array
         else:
-            numbers = np.asarray(scale, np.float32)
-            scale = float(numbers)
+            try:
+                numbers = np.float32(scale)
+                scale = float(numbers)
+            except (TypeError, ValueError):
+                refuse(f"a scale is a number or an element of a constant of float32, not {scale!r}")
         if not np.isfinite(numbers).all() or (numbers < 0).any():
             refuse("a scale is finite and not negative")
         return Requantise(as_expression(value), scale, int(zero), low, high)
@@ -185,6 +191,3 @@ class Nest:
         shape = tuple(loop.extent for loop in loops)
         made.source = Source(name or f"result{len(self.computes) - 1}", dtype, shape, made=made)
         return made.source
-
-
-

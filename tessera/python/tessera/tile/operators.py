@@ -54,9 +54,7 @@ class Operator:
         self.function = function
         parameters = list(inspect.signature(function).parameters.values())
         if not parameters or any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters):
-            raise errors.KernelError(
-                f"operator '{function.__name__}': its parameters are a nest, tensors and keywords"
-            )
+            raise errors.KernelError(f"operator '{function.__name__}': its parameters are a nest, tensors and keywords")
         self.inputs = [one.name for one in parameters[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
         self.parameters = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
         self.meaning = self._derived
@@ -194,9 +192,7 @@ class OperatorProgram:
         self.model, self.terms = traced_.lowered(host)
         self.inputs = [Port(s.name, np.dtype(s.dtype), s.shape) for s in traced_.sources if s.array is None]
         self.known = [s.array is not None for s in traced_.sources]
-        self.outputs = [
-            Port(f"output{n}", np.dtype(one.dtype), one.shape) for n, one in enumerate(traced_.outputs)
-        ]
+        self.outputs = [Port(f"output{n}", np.dtype(one.dtype), one.shape) for n, one in enumerate(traced_.outputs)]
         self._sessions, self._tuned = {}, None
         self.host = self._on_host()
         if self.host and not host:
@@ -266,4 +262,3 @@ class OperatorProgram:
             lines.append(f"# {node.name} {self.terms.get(node.name, '')}".rstrip())
             lines.append(f"{node.op_type}({', '.join(node.input)}) -> {', '.join(node.output)}")
         return "\n".join(lines)
-

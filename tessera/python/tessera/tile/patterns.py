@@ -83,7 +83,9 @@ class Finder:
             return None
         inside = {id(one) for one in match.nodes}
         for one in match.nodes[1:]:
-            read_elsewhere = any(id(reader) not in inside for name in one.output for reader in self.readers.get(name, []))
+            read_elsewhere = any(
+                id(reader) not in inside for name in one.output for reader in self.readers.get(name, [])
+            )
             if read_elsewhere or self.results & set(one.output):
                 return None
         return match

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions as int32 operators of ONNX, for the host's processor: what the NPU has no form for. Sums of products inside
-of them are still the NPU's where it has a form."""
+"""Expressions as int32 operators of ONNX, for the host's processor: what the NPU has no form for. Sums of products
+inside of them are still the NPU's where it has a form."""
 
 import numpy as np
 
 from .errors import KernelError
-from .expressions import Load
+from .expressions import Load, fits
 from .meaning import values_of
 
 OPERATORS = {"add": "Add", "sub": "Sub", "mul": "Mul", "max": "Max", "min": "Min"}
@@ -17,6 +17,9 @@ class Plain:
 
     def plain(self, expression, loops):
         """An int32 Value over `loops`, of extent 1 where it does not depend on one."""
+        if not fits(expression.range, "int32"):
+            low, high = expression.range
+            expression.fail(f"is {low:,} to {high:,}, and the host computes in int32; clip or requantise in between")
         if expression.constant:
             values = values_of(expression, expression.loops)
             value = self.graph.constant(np.asarray(values, np.int32))
@@ -96,4 +99,3 @@ class Plain:
         return self.graph.node(
             reduction, [value, self.graph.constant(axes)], "int32", value.shape[: len(loops)], keepdims=0
         )
-

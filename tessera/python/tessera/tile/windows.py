@@ -109,5 +109,3 @@ class Windows:
             "dilations": [window.dilation for window in windows],
             "pads": [*before, *after],
         }
-
-
