@@ -48,6 +48,8 @@ void evaluate_requantise(EvalContext& c) {
   if (!fits(scale.size()) || !fits(bias.size()))
     node.fail(ErrorCode::kInvalidModel, "scale and bias have one element or one for each channel");
   const auto low = static_cast<float>(node.get_int("low", -128)), high = static_cast<float>(node.get_int("high", 127));
+  const bool finite = std::all_of(scale.begin(), scale.end(), [](float s) { return std::isfinite(s); });
+  if (!finite || low > high) node.fail(ErrorCode::kInvalidModel, "scales are finite, and low is at most high");
   const int64_t zero = node.get_int("zero", 0);
   Tensor y(result_type(node), x.shape());
   auto out = y.as_mutable<uint8_t>();
@@ -101,7 +103,10 @@ void infer_window_sum(InferContext& c) {
   Shape& shape = c.outputs[0].shape;
   if (shape.size() != extents.size() + 2) node.fail(ErrorCode::kInvalidModel, "X and kernel_shape differ in rank");
   quantized::Window window(node, extents);
-  for (size_t d = 0; d < extents.size(); ++d) shape[d + 2] = window.output(node, d, shape[d + 2]);
+  for (size_t d = 0; d < extents.size(); ++d) {
+    shape[d + 2] = window.output(node, d, shape[d + 2]);
+    if (shape[d + 2] == 0 || shape[d + 2] < -1) node.fail(ErrorCode::kInvalidModel, "a window is larger than its axis");
+  }
 }
 
 void evaluate_window_sum(EvalContext& c) {

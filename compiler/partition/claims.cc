@@ -365,6 +365,10 @@ std::optional<Claim> claim_requantise_sums(NodeOp op) {
   stage.low = static_cast<int32_t>(node.get_int("low", -128));
   stage.high = static_cast<int32_t>(node.get_int("high", 127));
   stage.out_zero = static_cast<int32_t>(node.get_int("zero", 0));
+  const bool finite =
+      std::all_of(stage.multiplier.begin(), stage.multiplier.end(), [](float s) { return std::isfinite(s); });
+  if (!finite || stage.low < -512 || stage.high > 511 || stage.low > stage.high || std::abs(stage.out_zero) > 255)
+    return std::nullopt;
   NodeOp sums = nn::defining_op(x);
   if (sums && x.hasOneUse() && all_static(sums)) {
     auto c = claim_integer_sums(sums);

@@ -459,6 +459,8 @@ std::optional<Claim> claim_byte_sums(NodeOp op) {
   apply(*win, pool.what);
   pool.what.kind = npu::Pool::Kind::kSum;
   pool.what.pad_value = static_cast<int32_t>(node.get_int("pad_value", 0));
+  const Range bytes = range_of(nn::dtype_of(x));
+  if (pool.what.pad_value < bytes.low || pool.what.pad_value > bytes.high) return std::nullopt;
   pool.what.stage = std::move(raw);
   c.op.what = std::move(pool);
   return c;

@@ -251,6 +251,9 @@ class Contractions:
                 value = self.graph.pad(value, where, behind, data.source.pad)
                 first, end = window.start + where[window.axis], last + 1 + where[window.axis]
                 front = back = 0
+            reach = value.shape[window.axis] - first + front + back - (window.taps - 1) * window.dilation - 1
+            if reach // window.stride + 1 == window.outputs:  # what lies behind the last window makes no other one
+                end = value.shape[window.axis]
             value = self.graph.take(value, window.axis, np.arange(first, end))
             before.append(front)
             after.append(back)

@@ -185,7 +185,9 @@ class Traced:
 
 class OperatorProgram:
     """An operator for one machine and shapes. inputs and outputs: Ports. model: the ONNX model that it became, which
-    `tessera tune` and every other command take."""
+    `tessera tune` and every other command take. host: lines that the host's processor computes."""
+
+    unread = ()  # of a kernel: what it computes in vain
 
     def __init__(self, traced_, config, host):
         self.name, self.config = traced_.name, config
