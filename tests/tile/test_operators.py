@@ -180,6 +180,51 @@ def test_a_tuned_operator_is_no_slower():
     assert (found == 1).all()
 
 
+def test_sums_with_constants_are_one_product():
+    @tile.operator
+    def gate(n, x, h, w, u, bias):
+        i, o = n.axes(x.shape[0], w.shape[1])
+        k = n.reduce_axes(x.shape[1])
+        q = n.reduce_axes(h.shape[1])
+        total = n.sum(x[i, k] * w[k, o], over=k) - n.sum(h[i, q] * u[o, q], over=q) + bias[o]
+        return n.compute("int8", (o, i), n.requantise(total, 0.004))
+
+    rng = np.random.default_rng(7)
+    x, h, w = bytes_of(rng, 5, 20), bytes_of(rng, 5, 9), bytes_of(rng, 20, 7)
+    u, bias = np.clip(bytes_of(rng, 7, 9), -127, 127), rng.integers(-999, 999, 7).astype(np.int32)
+    program = gate.build(x, h, *map(tile.Constant, (w, u, bias)), config="npu64")
+    (found,) = program.session("fsim", check_races=True).run(None, {"x": x, "h": h})
+    x, h, w, u = (one.astype(np.int64) for one in (x, h, w, u))
+    sums = (x @ w - h @ u.T + bias).astype(np.float32) * np.float32(0.004)
+    np.testing.assert_array_equal(found, np.clip(np.rint(sums), -128, 127).T)
+    assert sum(layer["op"] == "MatMulInteger" for layer in program.session("fsim").info()["layers"]) == 1
+
+
+def test_what_the_npu_has_no_form_for_runs_on_the_host():
+    """Distances of all pairs: three products on the NPU, which the host adds."""
+
+    @tile.operator
+    def distances(n, x, y):
+        i, j = n.axes(x.shape[0], y.shape[0])
+        k = n.reduce_axes(x.shape[1])
+        own = n.sum(x[i, k] * x[i, k], over=k) + n.sum(y[j, k] * y[j, k], over=k)
+        return n.compute(
+            "uint8", (i, j), n.requantise(own - n.sum(x[i, k] * y[j, k], over=k) * 2, 0.001, dtype="uint8")
+        )
+
+    rng = np.random.default_rng(8)
+    x, y = bytes_of(rng, 6, 11), bytes_of(rng, 4, 11)
+    with pytest.raises(tile.KernelError, match="are joined as int32"):
+        distances.build(x, y, config="npu64")
+    program = distances.build(x, y, config="npu64", host=True)
+    (found,) = program.session("fsim").run(None, {"x": x, "y": y})
+    wanted = ((x[:, None].astype(np.int64) - y[None]) ** 2).sum(-1)
+    np.testing.assert_array_equal(found, np.clip(np.rint(wanted.astype(np.float32) * np.float32(0.001)), 0, 255))
+    layers = program.session("fsim").info()["layers"]
+    assert [layer["placement"] for layer in layers].count("npu") == 3
+    assert program.host and program.host[0].startswith("test_operators.py:")
+
+
 def wrong(function):
     with pytest.raises(tile.KernelError) as caught:
         tile.operator(function).build(*(np.zeros((4, 5), np.int8) for _ in range(3)), config="npu64")

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from .expressions import Apply, Load, Number, Source, byte_of, fits
+from .expressions import Apply, Load, Number, Reduce, Source, byte_of, fits
 from .graphs import Value
 from .loops import Position
 from .meaning import values_of
@@ -162,6 +162,19 @@ class Contractions:
 
     def weighted(self, expression, data, zero, fixed, number):
         """Data at run time times constants."""
+        over = [loop for loop in expression.over if loop.extent > 1]
+        array, loops = self.constants_of(expression, data, fixed, number)
+        array, weights_zero, dtype = self.as_weights(expression, array)
+        groups = [loop for loop in loops if loop not in over and loop in data.loops]
+        columns = [loop for loop in loops if loop not in over and loop not in data.loops]
+        windows = self.windows_of(data, columns + groups, over)
+        keep = (array, loops, weights_zero, dtype)
+        if windows or self.beside(data, groups, over):
+            return self.convolution(data, zero, keep, groups, columns, windows, over)
+        return self.matrices(data, zero, keep, groups, columns, over)
+
+    def constants_of(self, expression, data, fixed, number):
+        """(array, its loops): the constant factor, with all loops that the data is summed over."""
         weights = None
         for one in fixed:
             weights = one if weights is None else weights * one
@@ -178,14 +191,7 @@ class Contractions:
                 loops.append(loop)
             elif loop not in loops:
                 array = array * loop.extent
-        array, weights_zero, dtype = self.as_weights(expression, array)
-        groups = [loop for loop in loops if loop not in over and loop in data.loops]
-        columns = [loop for loop in loops if loop not in over and loop not in data.loops]
-        windows = self.windows_of(data, columns + groups, over)
-        keep = (array, loops, weights_zero, dtype)
-        if windows or self.beside(data, groups, over):
-            return self.convolution(data, zero, keep, groups, columns, windows, over)
-        return self.matrices(data, zero, keep, groups, columns, over)
+        return array, loops
 
     @staticmethod
     def as_weights(expression, array):
@@ -361,6 +367,52 @@ class Contractions:
         value = self.graph.transpose(value, [loops.index(loop) for part in parts for loop in part])
         extents = [math.prod(loop.extent for loop in part) for part in parts]
         return self.graph.reshape(value, extents if parts[0] else extents[1:])
+
+    # --- several sums of products, added
+
+    def joined(self, expression, tensors):
+        """Sums of products of matrices with the same rows and columns, side by side along what is summed; None for
+        others. tensors: (factor, sum)."""
+        parts = []
+        for factor, one in tensors:
+            if not isinstance(one, Reduce) or one.kind != "sum":
+                return None
+            factors = list(self.factors(one.body))
+            number = factor * math.prod(part.value for part in factors if isinstance(part, Number))
+            moving = [part for part in factors if not part.constant]
+            fixed = [part for part in factors if part.constant and not isinstance(part, Number)]
+            if len(moving) != 1:
+                return None
+            data, zero = self.data_of(moving[0])
+            array, loops = self.constants_of(one, data, fixed, number)
+            value, own = self.axes_of(data)
+            parts.append((value, own, zero, array, loops, [loop for loop in one.over if loop.extent > 1]))
+        rows = [loop for loop in parts[0][1] if loop not in parts[0][5]]
+        columns = [loop for loop in parts[0][4] if loop not in parts[0][5]]
+        alike = all(
+            {loop for loop in own if loop not in over} == set(rows)
+            and {loop for loop in loops if loop not in over} == set(columns)
+            and (value.dtype, zero) == (parts[0][0].dtype, parts[0][2])
+            for value, own, zero, _, loops, over in parts
+        )
+        if not alike or set(rows) & set(columns):
+            return None
+        lines, kernels = [], []
+        for value, own, _, array, loops, _ in parts:
+            inner = [loop for loop in loops if loop not in columns]
+            lines.append(self.stacked(value, own, [[], rows, inner]))
+            kernel = np.transpose(array, [loops.index(loop) for loop in (*inner, *columns)])
+            kernels.append(kernel.reshape(math.prod(loop.extent for loop in inner), -1))
+        self.at(expression)
+        array, weights_zero, dtype = self.as_weights(expression, np.concatenate(kernels))
+        factor = self.graph.constant(array.astype(dtype))
+        value = self.graph.concat(lines, 1)
+        zeros = [self.graph.constant(np.array(parts[0][2], value.dtype))]
+        zeros.append(self.graph.constant(np.array(weights_zero, dtype)))
+        shape = [value.shape[0], array.shape[1]]
+        result = self.graph.node("MatMulInteger", [value, factor, *zeros], "int32", shape)
+        left = [*rows, *columns]
+        return Sums(result, left, columns, 1, tuple(loop.extent for loop in left))
 
     # --- two factors at run time
 

@@ -80,9 +80,13 @@ class Lowering(Views, Contractions, Windows, Plain):
         """(Sums, constant expression or None) where an expression is one int32 tensor and constants; else None."""
         terms = list(self.terms(expression, 1))
         tensors = [(factor, one) for factor, one in terms if not one.constant]
-        if len(tensors) > 1:
+        found = self.joined(expression, tensors) if len(tensors) > 1 else None
+        if len(tensors) > 1 and found is None:
             texts = " and ".join(str(one) for _, one in tensors[:2])
-            expression.fail(f"{texts} are joined as int32; the vector unit joins bytes: requantise one of them first")
+            expression.fail(
+                f"{texts} are joined as int32; the vector unit joins bytes: requantise one of them first (products "
+                "with constants can be added where rows, columns, type and zero point are the same)"
+            )
         if not tensors or not self.is_wide(tensors[0][1]):
             return None
         rest = [(factor, one) for factor, one in terms if one.constant]
@@ -91,7 +95,7 @@ class Lowering(Views, Contractions, Windows, Plain):
             part = one if factor == 1 else one * factor
             bias = part if bias is None else bias + part
         factor, tensor = tensors[0]
-        return self.reduced(tensor, factor), bias
+        return found or self.reduced(tensor, factor), bias
 
     def terms(self, expression, sign):
         """(factor, expression) whose sum it is."""
