@@ -394,6 +394,32 @@ def test_an_operator_replaces_a_pattern():
     assert layer["op"] == "QLinearConv+Lookup" and any(node.startswith("last/") for node in layer["nodes"])
 
 
+def test_operators_stay_where_a_kernel_does_not_fit():
+    @tile.pattern
+    def sigmoid(p, x, scale, zero, output_scale, output_zero):
+        return p.QuantizeLinear(p.Sigmoid(p.DequantizeLinear(x, scale, zero)), output_scale, output_zero)
+
+    @tile.kernel
+    def large(k, x):
+        k.out(10**6, 16)
+
+    model = network(
+        [
+            helper.make_node("Sigmoid", ["cd"], ["sg"], "sigmoid"),
+            helper.make_node("QuantizeLinear", ["sg", "ss", "z"], ["sq"]),
+        ],
+        ["sq"],
+    )
+    wanted = ran(model)[0]
+    tile.replace(sigmoid, large)
+    try:
+        found, session = ran(model)
+    finally:
+        tile.unregister(sigmoid)
+    np.testing.assert_array_equal(found, wanted)
+    assert not any("large" in layer["name"] for layer in session.stats()["layers"])
+
+
 def test_errors_of_models_name_the_node(registered):
     behind = helper.make_node("QuantizeLinear", ["sw", "ss", "z"], ["sq"])
     node = helper.make_node("Swish", ["c"], ["sw"], "act", domain="my.lab")

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from tessera import _tessera
 
-from .errors import KernelError
+from .errors import DoesNotFit, KernelError
 from .graphs import OPSETS
 from .kernel import Spec
 from .operators import Constant, Operator
@@ -115,7 +115,7 @@ def program_of(node, entry, types, constants, config):
         host = {"host": True} if isinstance(entry.kernel, Operator) else {}
         program = entry.kernel.build(*specs, config=config, **host, **entry.parameters, **attributes)
     except KernelError as error:
-        raise KernelError(f"{label}: {error}") from None
+        raise type(error)(f"{label}: {error}") from None
     if len(program.outputs) != len(node.output):
         raise KernelError(f"{label}: the kernel gives {len(program.outputs)} outputs, the node has {len(node.output)}")
     return program
@@ -258,14 +258,16 @@ class Embedder:
         without_unread(self.graph)
         return self.model
 
+    def built(self, node, entry):
+        return program_of(node, entry, known_types(self.model), constants_of(self.graph), self.config)
+
     def imports(self, domain):
         if domain not in {entry.domain for entry in self.model.opset_import}:
             self.model.opset_import.append(helper.make_opsetid(domain, 1))
 
-    def put(self, node, entry):
+    def put(self, node, entry, program=None):
         """The kernel of an entry in the place of a node."""
-        types, constants = known_types(self.model), constants_of(self.graph)
-        program = program_of(node, entry, types, constants, self.config)
+        program = program or self.built(node, entry)
         place = list(self.graph.node).index(node)
         if isinstance(entry.kernel, Operator):
             made, function = function_of(node, program, self.count)
@@ -303,12 +305,12 @@ class Embedder:
             for node in self.graph.node:
                 if node.output and node.output[0] not in refused and (match := finder.at(replacement.pattern, node)):
                     found = self.accepted(replacement, match, types, constants)
-                    if found is not None:
+                    if found is not None and self.stand_in(replacement, match, found):
                         break
+                    found = None
                     refused.add(node.output[0])
             if found is None:
                 return
-            self.stand_in(replacement, match, found)
 
     @staticmethod
     def accepted(replacement, match, types, constants):
@@ -324,6 +326,7 @@ class Embedder:
         return {} if replacement.match is None else replacement.match(**values)
 
     def stand_in(self, replacement, match, parameters):
+        """The kernel in the place of a match; False where it does not fit the machine, and the operators stay."""
         last = match.nodes[0]
         inputs = [match.bound[name] for name in replacement.kernel.inputs]
         node = helper.make_node(
@@ -333,15 +336,18 @@ class Embedder:
             name=last.name or last.output[0],
             domain="ai.tessera.patterns",
         )
+        entry = Registered(replacement.kernel, replacement.parameters | parameters)
+        try:
+            program = self.built(node, entry)
+        except DoesNotFit:
+            return False
         self.imports(node.domain)
         place = list(self.graph.node).index(last)
         self.graph.node[place].CopyFrom(node)
         for one in match.nodes[1:]:
             self.graph.node.remove(one)
-        self.put(
-            self.graph.node[list(self.graph.node).index(node)],
-            Registered(replacement.kernel, replacement.parameters | parameters),
-        )
+        self.put(self.graph.node[list(self.graph.node).index(node)], entry, program)
+        return True
 
 
 def embed(model, config="npu256", shapes=None):
