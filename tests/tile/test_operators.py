@@ -54,7 +54,7 @@ def _(rng):
 def test_random_operators_are_what_they_say(kind):
     """On the reference interpreter, and on the functional simulator with races and poison watched."""
     count = 0
-    for seed in range(40):
+    for seed in range(25):
         rng = np.random.default_rng([seed, list(random_operators.KINDS).index(kind)])
         operator, tensors = random_operators.KINDS[kind](rng)
         try:
@@ -70,7 +70,7 @@ def test_random_operators_are_what_they_say(kind):
         np.testing.assert_array_equal(interpreted, wanted, f"seed {seed}")
         np.testing.assert_array_equal(found, wanted, f"seed {seed}")
         count += 1
-    assert count > 35
+    assert count > 20
 
 
 def scalar(expression, place, arrays):
@@ -107,8 +107,8 @@ def test_the_derived_reference_is_the_scalar_meaning():
 
 
 def test_convolution_equals_its_reference_on_all_devices():
-    outcome = tile.check(convolution, cases=30, config="npu64", seed=2)
-    assert outcome.cases["fsim"] == 30 and outcome.cycles["rtl"]
+    outcome = tile.check(convolution, cases=15, config="npu64", seed=2)
+    assert outcome.cases["fsim"] == 15 and outcome.cycles["rtl"]
 
 
 @pytest.mark.parametrize("rows, inner, columns", [(64, 96, 80), (7, 200, 33)])
