@@ -5,6 +5,8 @@
 
 #include <pybind11/stl.h>
 
+#include <optional>
+
 #include "base/error.h"
 #include "compiler/tile/link.h"
 #include "isa/second_operation.h"
@@ -95,24 +97,34 @@ void bind_tile(py::module_& m) {
   m.def(
       "link_kernel",
       [](const std::string& name, const std::string& config, const py::list& lines, const py::list& statements,
-         const py::list& inputs, const py::list& outputs, const std::string& constants, uint64_t arena_bytes) {
-        tile::Kernel kernel{name,
-                            isa::find_config(config),
-                            lines_of(lines),
-                            statements_of(statements),
-                            arguments_of(inputs),
-                            arguments_of(outputs),
-                            {constants.begin(), constants.end()},
-                            arena_bytes};
+         const py::list& inputs, const py::list& outputs, const std::string& constants, uint64_t arena_bytes,
+         const std::optional<std::vector<std::pair<size_t, size_t>>>& waits, bool unchecked) {
+        tile::Kernel kernel{.name = name,
+                            .config = isa::find_config(config),
+                            .lines = lines_of(lines),
+                            .statements = statements_of(statements),
+                            .inputs = arguments_of(inputs),
+                            .outputs = arguments_of(outputs),
+                            .constants = {constants.begin(), constants.end()},
+                            .arena_bytes = arena_bytes,
+                            .by_hand = waits.has_value(),
+                            .unchecked = unchecked,
+                            .waits = {}};
+        if (waits)
+          for (const auto& [instruction, earlier] : *waits) kernel.waits.push_back({instruction, earlier});
         std::vector<uint8_t> bytes;
+        std::vector<std::pair<size_t, size_t>> needless;
         {
           const py::gil_scoped_release release;
-          bytes = program::serialize(tile::link(kernel));
+          const tile::Linked linked = tile::link(kernel);
+          bytes = program::serialize(linked.artifact);
+          for (const tile::Wait& wait : linked.needless) needless.emplace_back(wait.instruction, wait.earlier);
         }
-        return bytes_of(bytes);
+        return std::pair(bytes_of(bytes), needless);
       },
       py::arg("name"), py::arg("config"), py::arg("lines"), py::arg("statements"), py::arg("inputs"),
-      py::arg("outputs"), py::arg("constants"), py::arg("arena_bytes"));
+      py::arg("outputs"), py::arg("constants"), py::arg("arena_bytes"), py::arg("waits") = py::none(),
+      py::arg("unchecked") = false);
 }
 
 }  // namespace tessera

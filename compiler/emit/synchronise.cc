@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -190,6 +191,11 @@ class Dependences {
 
   std::vector<Plan> take() { return std::move(plans_); }
 
+  /// What must be complete, by engine, before a work that is the number-th of its engine: all that the bytes say.
+  Clock demanded(const Work& work, uint32_t number) {
+    return work.engine ? touched(work, static_cast<size_t>(*work.engine), number) : Clock{};
+  }
+
  private:
   /// By engine: the last instruction that must be complete before this one touches what it touches; 0: none.
   Clock touched(const Work& work, size_t self, uint32_t number) {
@@ -347,6 +353,113 @@ class Writer {
   SynchroniseSummary& summary_;
 };
 
+/// Waits that are given, against what the bytes demand.
+class Placed {
+ public:
+  Placed(const Works& works, const std::vector<PlacedWaits::Wait>& waits) : works_(works), waits_(waits) {
+    std::array<uint32_t, isa::kEngines> count{};
+    SynchroniseSummary unused;
+    const std::vector<int64_t> no_slides;
+    Dependences dependences(works.size(), no_slides, unused);
+    for (const Work* work : works) {
+      numbers_.push_back(work->engine ? ++count[static_cast<size_t>(*work->engine)] : 0);
+      demands_.push_back(dependences.demanded(*work, numbers_.back()));
+    }
+    for (size_t e = 0; e < places_.size(); ++e) places_[e].reserve(count[e]);
+    for (size_t i = 0; i < works.size(); ++i)
+      if (works[i]->engine) places_[engine_of(i)].push_back(static_cast<uint32_t>(i));
+    kept_.assign(waits.size(), true);
+    for (size_t w = 0; w < waits.size(); ++w) of_instruction_[waits[w].instruction].push_back(w);
+  }
+
+  std::vector<PlacedWaits::Wait> missing() const {
+    std::vector<PlacedWaits::Wait> found;
+    run([&](size_t instruction, size_t engine, uint32_t number) {
+      found.push_back({static_cast<uint32_t>(instruction), places_[engine][number - 1]});
+      return true;
+    });
+    return found;
+  }
+
+  /// Leaves out each in turn, and keeps it out where nothing is missing then.
+  std::vector<PlacedWaits::Wait> needless() {
+    std::vector<PlacedWaits::Wait> found;
+    if (waits_.size() * works_.size() > kMostSteps) return found;
+    for (size_t w = 0; w < waits_.size(); ++w) {
+      kept_[w] = false;
+      bool complete = true;
+      run([&](size_t, size_t, uint32_t) { return complete = false; });
+      if (complete)
+        found.push_back(waits_[w]);
+      else
+        kept_[w] = true;
+    }
+    kept_.assign(waits_.size(), true);
+    return found;
+  }
+
+  std::vector<Plan> plans() const {
+    std::vector<Plan> plans(works_.size());
+    for (size_t i = 0; i < works_.size(); ++i) {
+      if (!works_[i]->engine) continue;
+      plans[i].engine = static_cast<int>(engine_of(i));
+      plans[i].number = numbers_[i];
+    }
+    for (const PlacedWaits::Wait& wait : waits_) {
+      const size_t e = engine_of(wait.earlier);
+      if (e == engine_of(wait.instruction)) continue;  // in its order anyway
+      uint32_t& number = plans[wait.instruction].wait[e];
+      number = std::max(number, numbers_[wait.earlier]);
+    }
+    for (size_t i = 0; i < plans.size(); ++i)
+      for (size_t e = 0; e < isa::kEngines; ++e)
+        if (plans[i].wait[e] != 0) plans[places_[e][plans[i].wait[e] - 1]].signal = true;
+    return plans;
+  }
+
+ private:
+  static constexpr size_t kMostSteps = 100'000'000;
+
+  size_t engine_of(size_t i) const { return static_cast<size_t>(*works_[i]->engine); }
+
+  /// Calls lacks(instruction, engine, number of its instruction) for each that is demanded and not known to be
+  /// complete, until it answers false. Such a one counts as known from then on.
+  template <typename Lacks>
+  void run(const Lacks& lacks) const {
+    std::array<Clock, isa::kEngines> latest{};
+    std::vector<Clock> started(works_.size());
+    for (size_t i = 0; i < works_.size(); ++i) {
+      if (!works_[i]->engine) continue;
+      const size_t self = engine_of(i);
+      Clock known = latest[self];
+      known[self] = numbers_[i] - 1;
+      const auto complete = [&](size_t place) {
+        Clock clock = started[place];
+        clock[engine_of(place)] = std::max(clock[engine_of(place)], numbers_[place]);
+        merge(known, clock);
+      };
+      if (const auto own = of_instruction_.find(static_cast<uint32_t>(i)); own != of_instruction_.end())
+        for (const size_t w : own->second)
+          if (kept_[w] && engine_of(waits_[w].earlier) != self) complete(waits_[w].earlier);
+      for (size_t e = 0; e < isa::kEngines; ++e) {
+        const uint32_t number = demands_[i][e];
+        if (e == self || number <= known[e]) continue;
+        if (!lacks(i, e, number)) return;
+        complete(places_[e][number - 1]);
+      }
+      started[i] = latest[self] = known;
+    }
+  }
+
+  const Works& works_;
+  const std::vector<PlacedWaits::Wait>& waits_;
+  std::vector<uint32_t> numbers_;                            // on the engine, from 1
+  std::vector<Clock> demands_;                               // by engine: what must be complete
+  std::array<std::vector<uint32_t>, isa::kEngines> places_;  // by number
+  std::map<uint32_t, std::vector<size_t>> of_instruction_;   // its waits
+  std::vector<bool> kept_;
+};
+
 /// The instruction at a place where none of the given ones stands.
 isa::Instruction added(const Work& work) {
   if (!work.engine) return isa::Finish{};
@@ -379,12 +492,11 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
   return synchronise(instructions, tags, works, config, options);
 }
 
-SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags, Works& works,
-                               const isa::MachineConfig& config, const SynchroniseOptions& options) {
-  TESSERA_INVARIANT(works.size() == instructions.size(), "one work for each instruction");
-  SynchroniseSummary summary;
-  Ordered ordered = in_order(works, tags, config, options, &summary);
-  if (summary.barriers == 0) {
+namespace {
+
+/// The given instructions in the order and with the headers of `ordered`.
+void write_back(std::vector<isa::Instruction>& instructions, const Ordered& ordered, int64_t barriers) {
+  if (barriers == 0) {
     instructions.emplace_back(isa::Finish{});
   } else {
     std::vector<isa::Instruction> result;
@@ -399,9 +511,41 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
     // What FETCH executes keeps its own.
     if (ordered.works[i]->engine) isa::header_of(instructions[i]) = ordered.headers[i];
   }
+}
+
+}  // namespace
+
+SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags, Works& works,
+                               const isa::MachineConfig& config, const SynchroniseOptions& options) {
+  TESSERA_INVARIANT(works.size() == instructions.size(), "one work for each instruction");
+  SynchroniseSummary summary;
+  Ordered ordered = in_order(works, tags, config, options, &summary);
+  write_back(instructions, ordered, summary.barriers);
   tags = std::move(ordered.tags);
   works = std::move(ordered.works);
   return summary;
+}
+
+PlacedWaits synchronise_as_placed(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
+                                  const std::vector<PlacedWaits::Wait>& waits, const isa::MachineConfig& config) {
+  WorkPool pool;
+  const Works works = pool.add(instructions, config);
+  for (const PlacedWaits::Wait& wait : waits)
+    TESSERA_INVARIANT(wait.earlier < wait.instruction && wait.instruction < works.size() &&
+                          works[wait.earlier]->engine && works[wait.instruction]->engine,
+                      "a wait is for an earlier instruction of an engine");
+  Placed placed(works, waits);
+  PlacedWaits found;
+  found.missing = placed.missing();
+  if (found.missing.empty()) found.needless = placed.needless();
+  SynchroniseSummary summary;
+  const std::vector<Plan> plans = placed.plans();
+  Writer writer(config, SynchroniseOptions{}.signals_between_barriers, works.size(), summary);
+  for (size_t i = 0; i < works.size(); ++i) writer.add(static_cast<uint32_t>(i), tags[i], works[i], plans[i]);
+  Ordered ordered = writer.finish();
+  write_back(instructions, ordered, summary.barriers);
+  tags = std::move(ordered.tags);
+  return found;
 }
 
 }  // namespace tessera::emit

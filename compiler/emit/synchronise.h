@@ -53,4 +53,19 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
 SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags, Works& works,
                                const isa::MachineConfig& config, const SynchroniseOptions& options = {});
 
+/// What is wrong with waits that somebody else has placed, by places in the stream.
+struct PlacedWaits {
+  struct Wait {
+    uint32_t instruction = 0, earlier = 0;  // the one waits until the other is complete
+  };
+  std::vector<Wait> missing;   // they touch the same bytes, one of them writes, and nothing keeps them apart
+  std::vector<Wait> needless;  // without all of these together nothing is missing
+};
+
+/// The same with the waits that are given, and no others: an earlier instruction of another engine is complete before
+/// the instruction starts. Conditions of one instruction on one engine become one. Looking for waits that are not
+/// needed takes a pass for each, and is left out for streams where that is too long.
+PlacedWaits synchronise_as_placed(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
+                                  const std::vector<PlacedWaits::Wait>& waits, const isa::MachineConfig& config);
+
 }  // namespace tessera::emit

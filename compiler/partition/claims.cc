@@ -217,6 +217,14 @@ std::optional<Claim> claim_qgemm(NodeOp op) {
                       requantise(std::move(multiplier), *bias, *qy));
 }
 
+/// ConvInteger and MatMulInteger: int32 sums of products.
+std::optional<Claim> claim_integer_sums(NodeOp product) {
+  if (product.is("ConvInteger")) return claim_conv_integer(product);
+  if (!product.is("MatMulInteger")) return std::nullopt;
+  auto c = claim_matmul_integer(product);
+  return c ? c : claim_integer_product(product);
+}
+
 /// Add of an integer product and a constant for each channel: the product's bias.
 std::optional<Claim> claim_integer_bias(NodeOp op) {
   if (nn::dtype_of(op.getResult(0)) != DType::kInt32) return std::nullopt;
@@ -226,8 +234,7 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
     if (!product || !bias || bias->dtype() != DType::kInt32 || !product->hasOneUse()) continue;
     const bool convolution = product.is("ConvInteger");
     if (!convolution && !product.is("MatMulInteger")) continue;
-    auto c = convolution ? claim_conv_integer(product) : claim_matmul_integer(product);
-    if (!c && !convolution) c = claim_integer_product(product);
+    auto c = claim_integer_sums(product);
     const Shape out = *nn::shape_of(op.getResult(0));
     if (!c || nn::shape_of(product.getResult(0)) != out) continue;
     // Only the channel axis of the bias may be longer than 1.
@@ -335,6 +342,58 @@ std::optional<Requantised> requantised(NodeOp op, mlir::Value value) {
 
 namespace {
 
+/// ai.tessera Requantise: X, scale, bias. Behind a product or a sum that nothing else reads it is its stage.
+std::optional<Claim> claim_requantise_sums(NodeOp op) {
+  mlir::Value x = op.getInputs()[0];
+  const auto scale = nn::constant_value(op.getInputs()[1]);
+  const Shape shape = *nn::shape_of(x);
+  const ops::Node node = nn::to_node(op);
+  int64_t axis = node.get_int("axis", -1);
+  if (axis < 0) axis += static_cast<int64_t>(shape.size());
+  if (!scale || axis < 0 || axis >= static_cast<int64_t>(shape.size()) || nn::constant_value(x)) return std::nullopt;
+  const int64_t channels = shape[static_cast<size_t>(axis)];
+  npu::Stage stage = requantise(scale->to_floats(), {}, {{1.0F}, {0}, nn::dtype_of(op.getResult(0))});
+  if (mlir::Value bias = nn::input_or_null(op, 2)) {
+    const auto values = nn::constant_value(bias);
+    if (!values) return std::nullopt;
+    for (int64_t b : values->to_int64s()) stage.bias.push_back(static_cast<int32_t>(b));
+  }
+  const auto of_channels = [&](size_t size) { return size == 1 || static_cast<int64_t>(size) == channels; };
+  if (!of_channels(stage.multiplier.size()) || (!stage.bias.empty() && !of_channels(stage.bias.size())))
+    return std::nullopt;
+  const bool vary = stage.multiplier.size() > 1 || stage.bias.size() > 1;
+  stage.low = static_cast<int32_t>(node.get_int("low", -128));
+  stage.high = static_cast<int32_t>(node.get_int("high", 127));
+  stage.out_zero = static_cast<int32_t>(node.get_int("zero", 0));
+  const bool finite =
+      std::all_of(stage.multiplier.begin(), stage.multiplier.end(), [](float s) { return std::isfinite(s); });
+  if (!finite || stage.low < -512 || stage.high > 511 || stage.low > stage.high || std::abs(stage.out_zero) > 255)
+    return std::nullopt;
+  NodeOp sums = nn::defining_op(x);
+  if (sums && x.hasOneUse() && all_static(sums)) {
+    auto c = claim_integer_sums(sums);
+    const int64_t lanes = sums.is("MatMulInteger") ? static_cast<int64_t>(shape.size()) - 1 : 1;
+    if (!c) c = claim_byte_sums(sums);
+    if (c && (!vary || (lanes == axis && !std::holds_alternative<graph::Reduce>(c->op.what)))) {
+      if (auto* pool = std::get_if<graph::Pool>(&c->op.what))
+        pool->what.stage = std::move(stage);
+      else if (auto* reduce = std::get_if<graph::Reduce>(&c->op.what))
+        reduce->stage = std::move(stage);
+      else
+        product_stage(c->op) = std::move(stage);
+      c->root = op;
+      c->covered.push_back(op.getOperation());
+      return c;
+    }
+  }
+  Claim c = base_claim(op, {x});
+  graph::Requantise what;
+  what.stage = std::move(stage);
+  if (vary) what.channel_axis = axis;
+  c.op.what = std::move(what);
+  return c;
+}
+
 std::optional<Claim> claim_requantise(NodeOp op) {
   auto found = requantised(op, op.getInputs()[0]);
   if (!found) return std::nullopt;
@@ -412,6 +471,10 @@ MatcherRegistry::MatcherRegistry()
           {"normalise-rows", nn::kTesseraDomain.str(), "NormaliseRows", claim_normalise_rows},
           {"integer-bias", "", "Add", claim_integer_bias},
           {"requantise", "", "QuantizeLinear", claim_requantise},
+          {"requantise-sums", nn::kTesseraDomain.str(), "Requantise", claim_requantise_sums},
+          {"window-sum", nn::kTesseraDomain.str(), "WindowSum", claim_byte_sums},
+          {"axis-sum", nn::kTesseraDomain.str(), "AxisSum", claim_byte_sums},
+          {"pairs", nn::kTesseraDomain.str(), "Pairs", claim_pairs},
           {"max-pool", "", "MaxPool", claim_max_pool},
           {"global-average-pool", "com.microsoft", "QLinearGlobalAveragePool", claim_global_average_pool},
           {"average-pool", "com.microsoft", "QLinearAveragePool", claim_average_pool},

@@ -243,9 +243,7 @@ npu::SecondOperation result_of(const Pair& pair) {
 }
 
 /// The larger (smaller) of two functions of one byte.
-std::optional<graph::Binary> extreme(const Pair& pair, const Pairs& wanted) {
-  NodeOp join = pair.join;
-  const bool minimum = join.is("Min");
+std::optional<graph::Binary> extreme(const Pair& pair, const Pairs& wanted, bool minimum) {
   const auto better = [&](int32_t a, int32_t b) { return minimum ? std::min(a, b) : std::max(a, b); };
   const auto worse = [&](int32_t a, int32_t b) { return minimum ? std::max(a, b) : std::min(a, b); };
   std::array<int32_t, 256> own[2];
@@ -316,7 +314,7 @@ std::optional<graph::Binary> product(const Pair& pair, const Pairs& wanted) {
 /// The machine's form of the joining operator that gives every wanted byte.
 std::optional<graph::Binary> form_of(const Pair& pair, const Pairs& wanted) {
   NodeOp join = pair.join;
-  if (join.is("Max") || join.is("Min")) return extreme(pair, wanted);
+  if (join.is("Max") || join.is("Min")) return extreme(pair, wanted, join.is("Min"));
   if (join.is("Add") || join.is("Sub")) return sum(pair, wanted);
   if (join.is("Mul")) return product(pair, wanted);
   return std::nullopt;
@@ -380,6 +378,39 @@ std::optional<Claim> claim_litert_binary(NodeOp op) {
     second.zx = pair.q[0].z(), second.zy = pair.q[1].z();
     second.rx = pair.q[0].s() * pair.q[1].s() / pair.y.s();
     if (fit(second, *wanted, pair.is_unsigned(0), pair.is_unsigned(1))) binary = graph::Binary{.second = second};
+  }
+  if (!binary) return std::nullopt;
+  Claim c = base_claim(op, pair.sources);
+  c.op.what = std::move(*binary);
+  return c;
+}
+
+/// The form that its attributes name, with the constants that they name or those beside them.
+std::optional<Claim> claim_pairs(NodeOp op) {
+  const ops::Node node = nn::to_node(op);
+  const ops::Tensor* table = node.get_tensor("table");
+  Pair pair;
+  for (mlir::Value v : op.getInputs()) pair.sources.push_back(v);
+  if (table == nullptr || pair.sources[0] == pair.sources[1] || is_scalar_constant(pair.sources[0]) ||
+      is_scalar_constant(pair.sources[1]))
+    return std::nullopt;
+  pair.y = {{1.0F}, {0}, table->dtype()};
+  Pairs wanted(65536);
+  for (size_t i = 0; i < wanted.size(); ++i)
+    wanted[i] = byte_value(static_cast<uint8_t>(table->data()[i]), table->dtype() == DType::kUint8);
+  const std::string kind = node.get_string("kind", "add");
+  std::optional<graph::Binary> binary;
+  if (kind == "max" || kind == "min") {
+    binary = extreme(pair, wanted, kind == "min");
+  } else {
+    npu::SecondOperation second;
+    second.kind = kind == "mul" ? npu::SecondOperation::Kind::kMul : npu::SecondOperation::Kind::kAdd;
+    second.rx = node.get_float("rx", 1), second.ry = node.get_float("ry", 1), second.f = node.get_float("f", 0);
+    second.zx = static_cast<int32_t>(node.get_int("zx", 0)), second.zy = static_cast<int32_t>(node.get_int("zy", 0));
+    second.low = static_cast<int32_t>(node.get_int("low", -128));
+    second.high = static_cast<int32_t>(node.get_int("high", 127));
+    second.zero = static_cast<int32_t>(node.get_int("zero", 0));
+    if (fit(second, wanted, pair.is_unsigned(0), pair.is_unsigned(1))) binary = graph::Binary{.second = second};
   }
   if (!binary) return std::nullopt;
   Claim c = base_claim(op, pair.sources);

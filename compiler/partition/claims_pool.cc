@@ -435,4 +435,35 @@ std::optional<Claim> claim_global_average_pool(NodeOp op) {
   return c;
 }
 
+std::optional<Claim> claim_byte_sums(NodeOp op) {
+  const bool window_sum = op.is("WindowSum", nn::kTesseraDomain);
+  if (!window_sum && !op.is("AxisSum", nn::kTesseraDomain)) return std::nullopt;
+  mlir::Value x = nn::input_or_null(op, 0);
+  if (!x || !is_byte(nn::dtype_of(x)) || nn::constant_value(x) || !has_elements(x)) return std::nullopt;
+  const ops::Node node = nn::to_node(op);
+  const Shape in = *nn::shape_of(x), out = *nn::shape_of(op.getResult(0));
+  Claim c = base_claim(op, {x});
+  npu::Stage raw;
+  raw.raw = true;
+  if (!window_sum) {
+    auto reduced = reduced_axes(op, node, in.size());
+    if (!reduced || reduced_count(in, *reduced) > (int64_t{1} << 22)) return std::nullopt;
+    c.op.what = graph::Reduce{npu::Pool::Kind::kSum, std::move(*reduced), 0, std::move(raw)};
+    return c;
+  }
+  if (in.size() < 3 || in.size() > 4) return std::nullopt;
+  const auto win =
+      window(node, node.get_ints("kernel_shape"), Shape(in.begin() + 2, in.end()), Shape(out.begin() + 2, out.end()));
+  if (!win) return std::nullopt;
+  graph::Pool pool;
+  apply(*win, pool.what);
+  pool.what.kind = npu::Pool::Kind::kSum;
+  pool.what.pad_value = static_cast<int32_t>(node.get_int("pad_value", 0));
+  const Range bytes = range_of(nn::dtype_of(x));
+  if (pool.what.pad_value < bytes.low || pool.what.pad_value > bytes.high) return std::nullopt;
+  pool.what.stage = std::move(raw);
+  c.op.what = std::move(pool);
+  return c;
+}
+
 }  // namespace tessera::partition

@@ -87,6 +87,10 @@ struct Requantised {
   std::vector<mlir::Operation*> covered;
 };
 std::optional<Requantised> requantised(NodeOp op, mlir::Value value);
+/// ai.tessera WindowSum and AxisSum: int32 sums of bytes.
+std::optional<Claim> claim_byte_sums(NodeOp op);
+/// ai.tessera Pairs, by proof.
+std::optional<Claim> claim_pairs(NodeOp op);
 std::optional<Claim> claim_transposed(NodeOp op);
 std::optional<Claim> claim_qlinear_softmax(NodeOp op);
 std::optional<Claim> claim_normalise_rows(NodeOp op);

@@ -222,18 +222,24 @@ class Selector {
     return from.back() == 1 && to == moved;
   }
 
-  /// An image of the host that is transposed to channels first for convolutions alone stays with the host until then:
-  /// it orders what it puts into the device's memory as the convolution reads it, and saves the device a copy.
+  /// An image of the host that is transposed to channels first for convolutions and pools alone stays with the host
+  /// until then: it orders what it puts into the device's memory as they read it, and saves the device a copy.
   void leave_images() {
     for (NodeOp op : operations_) {
       if (!claims_.contains(op.getOperation()) || !brings_channels_first(op)) continue;
       mlir::Value image = op.getInputs()[0], result = op.getResult(0);
+      std::vector<mlir::Operation*> moves{op.getOperation()};  // and a Reshape in front of it
+      if (NodeOp before = nn::defining_op(image, "Reshape"); before && image.hasOneUse() && claims_.contains(before)) {
+        moves.push_back(before.getOperation());
+        image = before.getInputs()[0];
+      }
       if (image.getDefiningOp() != nullptr && claims_.contains(image.getDefiningOp())) continue;
       if (llvm::all_of(result.getUsers(), [&](mlir::Operation* user) {
             const auto found = claims_.find(user);
-            return found != claims_.end() && std::holds_alternative<graph::Convolution>(found->second.op.what);
+            return found != claims_.end() && (std::holds_alternative<graph::Convolution>(found->second.op.what) ||
+                                              std::holds_alternative<graph::Pool>(found->second.op.what));
           }))
-        claims_.erase(op.getOperation());
+        for (mlir::Operation* move : moves) claims_.erase(move);
     }
   }
 

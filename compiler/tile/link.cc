@@ -44,7 +44,10 @@ class Linker {
 
   program::Artifact run() {
     for (const Statement& statement : kernel_.statements) add(statement);
-    emit::synchronise(instructions_, tags_, kernel_.config);
+    if (kernel_.by_hand)
+      take_waits();
+    else
+      emit::synchronise(instructions_, tags_, kernel_.config);
     program::Artifact artifact;
     artifact.producer = "tessera.tile";
     artifact.config = kernel_.config;
@@ -78,7 +81,37 @@ class Linker {
     return artifact;
   }
 
+  std::vector<Wait> needless() { return std::move(needless_); }
+
  private:
+  /// The memory of which two instructions touch the same bytes, one of them writing.
+  static std::string shared_memory(const emit::Work& one, const emit::Work& other) {
+    for (const emit::Touch& a : one.touches)
+      for (const emit::Touch& b : other.touches)
+        if (a.memory == b.memory && (a.write || b.write) && a.begin < b.end && b.begin < a.end)
+          return a.memory < isa::kSpaces ? std::string(isa::to_string(static_cast<isa::Space>(a.memory))) : "DRAM";
+    return "memory";
+  }
+
+  void take_waits() {
+    std::vector<emit::PlacedWaits::Wait> waits;
+    for (const Wait& wait : kernel_.waits)
+      waits.push_back({static_cast<uint32_t>(wait.instruction), static_cast<uint32_t>(wait.earlier)});
+    const std::vector<isa::Instruction> given = instructions_;
+    const std::vector<uint32_t> tags = tags_;
+    const emit::PlacedWaits found = emit::synchronise_as_placed(instructions_, tags_, waits, kernel_.config);
+    for (const auto& wait : found.needless) needless_.push_back({wait.instruction, wait.earlier});
+    if (found.missing.empty() || kernel_.unchecked) return;
+    const auto& first = found.missing.front();
+    const Line &later = kernel_.lines.at(tags[first.instruction]), &earlier = kernel_.lines.at(tags[first.earlier]);
+    const std::string memory = shared_memory(emit::work_of(given[first.instruction], kernel_.config),
+                                             emit::work_of(given[first.earlier], kernel_.config));
+    throw Error(ErrorCode::kInvalidArgument, later.where + ": " + later.what + ": touches the same bytes of " + memory +
+                                                 " as " + earlier.what + " at " + earlier.where +
+                                                 ", which may still run; let that signal, and wait for it here (" +
+                                                 std::to_string(found.missing.size()) + " waits are missing)");
+  }
+
   /// The instructions of a statement, each of which the machine has to take alone.
   void add(const Statement& statement) {
     const Line& line = kernel_.lines.at(statement.line);
@@ -147,14 +180,16 @@ class Linker {
   const Kernel& kernel_;
   std::vector<isa::Instruction> instructions_;
   std::vector<uint32_t> tags_;
+  std::vector<Wait> needless_;
 };
 
 }  // namespace
 
-program::Artifact link(const Kernel& kernel) {
-  program::Artifact artifact = Linker(kernel).run();
-  program::validate(artifact);
-  return artifact;
+Linked link(const Kernel& kernel) {
+  Linker linker(kernel);
+  Linked linked{linker.run(), linker.needless()};
+  program::validate(linked.artifact);
+  return linked;
 }
 
 }  // namespace tessera::tile

@@ -37,6 +37,11 @@ struct Argument {
   uint64_t offset = 0;  // in the arena, multiple of 64
 };
 
+/// A wait that the kernel's author has placed; numbers count the instructions of all statements.
+struct Wait {
+  size_t instruction = 0, earlier = 0;
+};
+
 struct Kernel {
   std::string name;
   isa::MachineConfig config;
@@ -45,10 +50,19 @@ struct Kernel {
   std::vector<Argument> inputs, outputs;
   std::vector<uint8_t> constants;
   uint64_t arena_bytes = 0;
+  bool by_hand = false;    // the waits are these, and no others
+  bool unchecked = false;  // waits that are missing are no error: for tests of who else finds them
+  std::vector<Wait> waits;
 };
 
-/// Errors: kInvalidArgument "WHERE: what is wrong" for an instruction that the machine refuses; kInvalidProgram where
-/// the whole stream cannot be one, and those of program::validate.
-program::Artifact link(const Kernel& kernel);
+/// An artifact, and which of the waits nothing needs.
+struct Linked {
+  program::Artifact artifact;
+  std::vector<Wait> needless;
+};
+
+/// Errors: kInvalidArgument "WHERE: what is wrong" for an instruction that the machine refuses, and for a wait that is
+/// missing; kInvalidProgram where the whole stream cannot be one, and those of program::validate.
+Linked link(const Kernel& kernel);
 
 }  // namespace tessera::tile

@@ -248,5 +248,11 @@ def test_the_command(tmp_path):
 
 def test_the_page_runs_as_it_stands(capsys):
     text = (ROOT / "docs" / "tile.md").read_text(encoding="utf-8")
-    exec(compile("\n".join(re.findall(r"```python\n(.*?)```", text, re.S)), "tile.md", "exec"), {})
+    names = {}
+    try:
+        exec(compile("\n".join(re.findall(r"```python\n(.*?)```", text, re.S)), "tile.md", "exec"), names)
+    finally:
+        tile.unregister("my.lab::Swish")
+        if "spelled_out" in names:
+            tile.unregister(names["spelled_out"])
     assert "equal in all cases: 20 on interpreter" in capsys.readouterr().out

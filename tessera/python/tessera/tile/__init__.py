@@ -22,15 +22,22 @@ products and the vector unit, and stores. Waits and signals are not written: the
 from .builder import Builder
 from .checking import Outcome, check
 from .errors import DoesNotFit, KernelError
+from .events import Event, KernelWarning
 from .kernel import Kernel, Program, Spec, kernel
-from .registry import embed, register, unregister
+from .operators import Constant, Operator, operator
+from .patterns import pattern
+from .registry import embed, register, replace, unregister
 from .searching import Tuned, tune
 
 __all__ = [
     "Builder",
+    "Constant",
     "DoesNotFit",
+    "Event",
     "Kernel",
     "KernelError",
+    "KernelWarning",
+    "Operator",
     "Outcome",
     "Program",
     "Spec",
@@ -38,7 +45,10 @@ __all__ = [
     "check",
     "embed",
     "kernel",
+    "operator",
+    "pattern",
     "register",
+    "replace",
     "tune",
     "unregister",
 ]

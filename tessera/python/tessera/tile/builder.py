@@ -13,6 +13,7 @@ from tessera import _tessera
 
 from . import errors, nests, transfers
 from .errors import refuse
+from .events import Events
 from .index import Axis
 from .tensors import ARENA, CONSTANTS, Tensor, as_view
 from .tiles import Reference, Tile, as_box
@@ -60,7 +61,7 @@ class Statement:
         return f"{os.path.basename(self.file)}:{self.line}"
 
 
-class Builder:
+class Builder(Events):
     """The first argument of a kernel. Its methods either allocate or add a statement; all raise KernelError, which
     names the line, where the machine has no such thing."""
 

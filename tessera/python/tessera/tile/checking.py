@@ -3,7 +3,6 @@
 races, poison and bounds watched on the functional simulator."""
 
 import dataclasses
-import inspect
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class Outcome:
 def array_of(spec, rng):
     """Random values of a Spec; an array stays what it is."""
     if not isinstance(spec, Spec):
-        return np.asarray(spec)
+        return np.asarray(getattr(spec, "array", spec))
     kind = np.iinfo(spec.dtype)
     if rng.random() < EXTREMES:
         return rng.choice(np.array([kind.min, kind.max], spec.dtype), spec.shape)
@@ -72,7 +71,7 @@ def check(kernel, draw=None, *, cases=100, config="npu256", devices=None, seed=0
         for text in program.unread:
             outcome.unread.setdefault(text.rpartition(": ")[0], []).append(number)
         arrays = [array_of(one, rng) for one in drawn]
-        _compare(kernel, program, arrays, parameters, devices, number, label, outcome)
+        _compare(kernel, program, drawn, arrays, parameters, devices, number, label, outcome)
     if cases and not outcome.cases["interpreter"]:
         raise KernelError(
             f"kernel '{kernel.__name__}': no case fits {config}; the last says: {next(iter(outcome.refused))}"
@@ -80,12 +79,11 @@ def check(kernel, draw=None, *, cases=100, config="npu256", devices=None, seed=0
     return outcome
 
 
-def _compare(kernel, program, arrays, parameters, devices, number, label, outcome):
-    names = set(inspect.signature(kernel.meaning).parameters)
-    wanted = kernel.meaning(*arrays, **{k: v for k, v in parameters.items() if k in names})
+def _compare(kernel, program, drawn, arrays, parameters, devices, number, label, outcome):
+    wanted = kernel.wanted(drawn, arrays, parameters)
     wanted = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
-    feeds = dict(zip(kernel.inputs, arrays, strict=True))
-    _equal(program, program.interpret(*arrays), wanted, f"{label}, interpreter")
+    feeds = kernel.feeds(drawn, arrays)
+    _equal(program, program.interpret(*feeds.values()), wanted, f"{label}, interpreter")
     outcome.cases["interpreter"] += 1
     for device, count in devices.items():
         if number >= count:

@@ -15,7 +15,8 @@ from ..shapes import shapes_of
 from .checking import array_of, check
 from .errors import KernelError
 from .kernel import Kernel
-from .registry import embed, embedding
+from .operators import Operator
+from .registry import embedding
 from .searching import tune
 
 
@@ -46,8 +47,10 @@ def arguments(words):
             one.add_argument("--device", default="sysc", help="where it runs (sysc)")
         if name == "tune":
             text = "values to try; may be repeated"
-            one.add_argument("--set", action="append", required=True, metavar="PARAMETER=V,V,...", help=text)
+            one.add_argument("--set", action="append", default=[], metavar="PARAMETER=V,V,...", help=text)
             one.add_argument("--judge", default="sysc", help="who measures: sysc, rtl or predicted (sysc)")
+            one.add_argument("--trials", type=int, default=100, help="of an operator: schedules to measure (100)")
+            one.add_argument("--db", help="of an operator: database of schedules, for --tuned (none)")
         if name == "run":
             one.add_argument("--output", help="file for the outputs (.npz)")
         if name == "profile":
@@ -82,11 +85,11 @@ def module_of(path):
 def kernels_of(text):
     """The kernels of FILE.py, or the one that FILE.py:NAME names. Errors: KernelError."""
     path, _, name = text.partition(":") if ".py:" in text else (text, "", "")
-    found = {key: one for key, one in vars(module_of(path)).items() if isinstance(one, Kernel)}
+    found = {key: one for key, one in vars(module_of(path)).items() if isinstance(one, Kernel | Operator)}
     if name and name not in found:
         raise KernelError(f"{path} has no kernel '{name}'; it has {', '.join(found) or 'none'}")
     if not found:
-        raise KernelError(f"{path} has no kernel; @tile.kernel makes one of a function")
+        raise KernelError(f"{path} has no kernel; @tile.kernel or @tile.operator makes one of a function")
     return [found[name]] if name else list(found.values())
 
 
@@ -114,8 +117,10 @@ def drawn_of(kernel, given):
 
 
 def case_of(kernel, given):
+    """The Program of the seed's first case, and what it is fed."""
     drawn, parameters, rng = drawn_of(kernel, given)
-    return kernel.build(*drawn, config=given.config, **parameters), [array_of(one, rng) for one in drawn]
+    program = kernel.build(*drawn, config=given.config, **parameters)
+    return program, kernel.feeds(drawn, [array_of(one, rng) for one in drawn])
 
 
 def table(stats):
@@ -136,9 +141,9 @@ def table(stats):
 
 
 def run(kernel, given):
-    program, arrays = case_of(kernel, given)
+    program, feeds = case_of(kernel, given)
     session = program.session(given.device)
-    found = session.run(None, dict(zip(kernel.inputs, arrays, strict=True)))
+    found = session.run(None, feeds)
     cycles = session.stats()["cycles"]
     shown = ", ".join(f"{t.name} {t.dtype.name}{list(t.shape)}" for t in program.outputs)
     print(f"{kernel.__name__}: {shown}" + (f", {cycles:,} cycles" if cycles is not None else ""))
@@ -146,10 +151,24 @@ def run(kernel, given):
         np.savez(given.output, **{t.name: one for t, one in zip(program.outputs, found, strict=True)})
 
 
+def tuned(kernel, given):
+    """The best of given parameters; without these, of an operator, the best schedules of its layers."""
+    drawn, parameters, _ = drawn_of(kernel, given)
+    space = space_of(given.set)
+    if space:
+        fixed = {name: value for name, value in parameters.items() if name not in space}
+        return tune(kernel, drawn, space, config=given.config, judge=given.judge, **fixed)
+    if not isinstance(kernel, Operator):
+        raise KernelError(f"kernel '{kernel.__name__}': --set says which values to try")
+    program = kernel.build(*drawn, config=given.config, **parameters)
+    outcome = program.tune(trials=given.trials, judge=given.judge, database=given.db)
+    return f"{outcome.cycles:,} cycles, and {outcome.default_cycles:,} without tuning ({outcome.trials} trials)"
+
+
 def profile(kernel, given):
-    program, arrays = case_of(kernel, given)
+    program, feeds = case_of(kernel, given)
     session = program.session(given.device)
-    session.run(None, dict(zip(kernel.inputs, arrays, strict=True)))
+    session.run(None, feeds)
     stats = session.stats()
     if stats["cycles"] is None:
         raise KernelError(f"device {given.device} has no time; profile on sysc or rtl")
@@ -164,12 +183,12 @@ def profile(kernel, given):
 
 def embed_in(given):
     module_of(given.file)
-    count = embedding().count(given.model)
-    if count == 0:
+    embedder = embedding().Embedder(given.model, given.config, shapes_of(given.shape))
+    made = embedder.run()
+    if embedder.count == 0:
         raise KernelError(f"{given.model} has no node of an operator that {given.file} registers")
-    made = embed(given.model, given.config, shapes_of(given.shape))
     pathlib.Path(given.output).write_bytes(made.SerializeToString())
-    print(f"{given.output}: {count} nodes are kernels for {given.config}")
+    print(f"{given.output}: {embedder.count} nodes are kernels for {given.config}")
 
 
 def main(words=None):
@@ -184,12 +203,7 @@ def main(words=None):
             elif given.action == "check":
                 print(f"{kernel.__name__}: {check(kernel, cases=given.cases, config=given.config, seed=given.seed)}")
             elif given.action == "tune":
-                space = space_of(given.set)
-                drawn, parameters, _ = drawn_of(kernel, given)
-                fixed = {name: value for name, value in parameters.items() if name not in space}
-                print(
-                    f"{kernel.__name__}: {tune(kernel, drawn, space, config=given.config, judge=given.judge, **fixed)}"
-                )
+                print(f"{kernel.__name__}: {tuned(kernel, given)}")
             elif given.action == "profile":
                 profile(kernel, given)
             else:

@@ -15,6 +15,7 @@ from tessera import _tessera
 
 from . import errors
 from .builder import Builder, Output
+from .events import Placed
 from .interpreter import Interpreter, Memory
 from .machine import machine as machine_of
 from .tensors import ARENA, CONSTANTS
@@ -99,6 +100,15 @@ class Kernel:
         program.check()
         return program
 
+    def feeds(self, tensors, arrays):
+        """{name: array} of what a session takes."""
+        return dict(zip(self.inputs, arrays, strict=True))
+
+    def wanted(self, tensors, arrays, parameters):
+        """What the reference gives for these arrays."""
+        names = set(inspect.signature(self.meaning).parameters)
+        return self.meaning(*arrays, **{name: value for name, value in parameters.items() if name in names})
+
     def __call__(self, *arrays, config="npu256", device="fsim", **parameters):
         arrays = [np.asarray(one) for one in arrays]
         key = (config, device, tuple(spec_of(one) for one in arrays))
@@ -123,6 +133,8 @@ class Program:
         self._constants, self._arena = bytes(builder.constants), builder.arena
         self._artifact = None
         self.unread = []  # texts "FILE.py:7: load: 3 entries are never read", by check()
+        self._placed = Placed(builder)
+        self.needless = None
 
     @property
     def artifact(self):
@@ -130,6 +142,12 @@ class Program:
         if self._artifact is None:
             self._artifact = self._link()
         return self._artifact
+
+    @property
+    def needless_waits(self):
+        """Lines of text about waits and events that nothing needs, where the kernel places its own."""
+        self.artifact  # noqa: B018 - makes it
+        return self.needless
 
     @property
     def predicted_cycles(self):
@@ -151,7 +169,7 @@ class Program:
             for one in self.statements
         )
 
-    def _link(self):
+    def _link(self, unchecked=False):
         lines, numbers, rows = [], {}, []
         for one in self.statements:
             if (one.file, one.line) not in numbers:
@@ -164,7 +182,7 @@ class Program:
         self._tell_apart(lines, list(numbers))
         argument = lambda t: (t.name, t.dtype.name, list(t.shape), t.padded, t.fill, t.offset)
         try:
-            return _tessera.link_kernel(
+            artifact, needless = _tessera.link_kernel(
                 self.name,
                 self.machine.toml,
                 [tuple(line) for line in lines],
@@ -173,9 +191,13 @@ class Program:
                 [argument(tensor) for tensor in self.outputs],
                 self._constants,
                 max(self._arena, 64),
+                self._placed.pairs,
+                unchecked,
             )
         except tessera.Error as error:
             raise errors.KernelError(str(error)) from None
+        self.needless = self._placed.tell(needless)
+        return artifact
 
     @staticmethod
     def _tell_apart(lines, places):

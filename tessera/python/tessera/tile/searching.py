@@ -53,18 +53,18 @@ def tune(kernel, tensors, space, *, config="npu256", judge="sysc", measured=5, *
     rows.sort(key=lambda row: row[1])
     if judge != "predicted":
         for row in rows[: max(1, measured)]:
-            row[2] = cycles_of(row[3], tensors, judge)
+            row[2] = cycles_of(kernel, row[3], tensors, judge)
         rows[: max(1, measured)] = sorted(rows[: max(1, measured)], key=lambda row: row[2])
     best = rows[0]
     tried = [tuple(row[:3]) for row in rows]
     return Tuned(best[0], best[2] if best[2] is not None else best[1], tried, refused)
 
 
-def cycles_of(program, tensors, device):
+def cycles_of(kernel, program, tensors, device):
     """Cycles of a run on a device with time. They do not depend on values."""
-    arrays = [np.zeros(one.shape, one.dtype) if isinstance(one, Spec) else np.asarray(one) for one in tensors]
+    arrays = [np.zeros(one.shape, one.dtype) if isinstance(one, Spec) else one for one in tensors]
     session = program.session(device)
-    session.run(None, dict(zip((tensor.name for tensor in program.inputs), arrays, strict=True)))
+    session.run(None, kernel.feeds(tensors, arrays))
     cycles = session.stats()["cycles"]
     if cycles is None:
         raise KernelError(f"device {device} has no time; sysc and rtl have")

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tessera's own operators on integers, of which tessera.tile makes the loop nests that a user describes (domain
+// ai.tessera):
+//   Requantise  int32 sums to bytes: clamp(RNE(float(x + bias[c]) * scale[c]), low, high) + zero, c along `axis`
+//   Pairs       a function of two bytes, broadcast: table[256 * x + y], indexed by their bits
+//   WindowSum   int32 sums of bytes over windows of [N, C, D1, ..]; what lies outside counts as `pad_value`
+//   AxisSum     int32 sums of bytes over `axes`, which stay with extent 1
+// Attributes of Pairs beside the table say which form of the machine is likely; they have no part in its meaning.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/elementwise_kernel.h"
+#include "ops/operator.h"
+#include "ops/quantized_window.h"
+
+namespace tessera::ops {
+namespace {
+
+constexpr kernel::TypeSet kBytes = kernel::set_of({DType::kInt8, DType::kUint8});
+
+int32_t byte_at(const Tensor& x, int64_t i) {
+  const auto byte = static_cast<uint8_t>(x.data()[i]);
+  return x.dtype() == DType::kUint8 ? int32_t{byte} : int32_t{static_cast<int8_t>(byte)};
+}
+
+DType result_type(const Node& node) { return node.get_int("unsigned", 0) != 0 ? DType::kUint8 : DType::kInt8; }
+
+// --- Requantise
+
+void infer_requantise(InferContext& c) {
+  kernel::require_type(c.node, c.input(0).dtype, kernel::set_of({DType::kInt32}), "X");
+  c.outputs[0] = kernel::without_constant(c.input(0));
+  c.outputs[0].dtype = result_type(c.node);
+}
+
+void evaluate_requantise(EvalContext& c) {
+  const Node& node = c.node;
+  const Tensor& x = c.input(0);
+  const std::vector<float> scale = c.input(1).to_floats();
+  const std::vector<int64_t> bias = c.has(2) ? c.input(2).to_int64s() : std::vector<int64_t>{0};
+  int64_t channels = 1, inner = 1;
+  if (scale.size() > 1 || bias.size() > 1) {
+    const auto axis = static_cast<size_t>(normalise_axis(node, node.get_int("axis", -1), x.rank()));
+    channels = x.shape()[axis];
+    for (size_t a = axis + 1; a < x.shape().size(); ++a) inner *= x.shape()[a];
+  }
+  const auto fits = [&](size_t size) { return size == 1 || static_cast<int64_t>(size) == channels; };
+  if (!fits(scale.size()) || !fits(bias.size()))
+    node.fail(ErrorCode::kInvalidModel, "scale and bias have one element or one for each channel");
+  const auto low = static_cast<float>(node.get_int("low", -128)), high = static_cast<float>(node.get_int("high", 127));
+  const bool finite = std::all_of(scale.begin(), scale.end(), [](float s) { return std::isfinite(s); });
+  if (!finite || low > high) node.fail(ErrorCode::kInvalidModel, "scales are finite, and low is at most high");
+  const int64_t zero = node.get_int("zero", 0);
+  Tensor y(result_type(node), x.shape());
+  auto out = y.as_mutable<uint8_t>();
+  const auto in = x.as<int32_t>();
+  for (size_t i = 0; i < in.size(); ++i) {
+    const auto channel = static_cast<size_t>(static_cast<int64_t>(i) / inner % channels);
+    const auto sum = static_cast<int32_t>(static_cast<uint32_t>(in[i]) +
+                                          static_cast<uint32_t>(bias[bias.size() == 1 ? 0 : channel]));
+    const float scaled = static_cast<float>(sum) * scale[scale.size() == 1 ? 0 : channel];
+    out[i] = static_cast<uint8_t>(static_cast<int64_t>(std::nearbyint(std::clamp(scaled, low, high))) + zero);
+  }
+  c.outputs[0] = std::move(y);
+}
+
+// --- Pairs
+
+void infer_pairs(InferContext& c) {
+  const Tensor* table = c.node.get_tensor("table");
+  if (table == nullptr || table->bytes() != 65536 || !kernel::contains(kBytes, table->dtype()))
+    c.node.fail(ErrorCode::kInvalidModel, "attribute 'table' has 65,536 bytes");
+  for (size_t i = 0; i < 2; ++i) kernel::require_type(c.node, c.input(i).dtype, kBytes, "an operand");
+  c.outputs[0] = broadcast_types(c.node, table->dtype(), {&c.input(0), &c.input(1)});
+}
+
+void evaluate_pairs(EvalContext& c) {
+  const Tensor& table = *c.node.get_tensor("table");
+  const Tensor &a = c.input(0), &b = c.input(1);
+  const Shape shape = broadcast_shapes(c.node, {a.shape(), b.shape()});
+  const std::vector<int64_t> steps[2] = {broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape)};
+  Tensor y(table.dtype(), shape);
+  auto out = y.as_mutable<uint8_t>();
+  for_each_index(shape, [&](int64_t flat, const std::vector<int64_t>& index) {
+    int64_t at[2] = {0, 0};
+    for (size_t i = 0; i < 2; ++i)
+      for (size_t d = 0; d < shape.size(); ++d) at[i] += index[d] * steps[i][d];
+    const auto x = static_cast<uint8_t>(a.data()[at[0]]), z = static_cast<uint8_t>(b.data()[at[1]]);
+    out[static_cast<size_t>(flat)] = static_cast<uint8_t>(table.data()[256 * x + z]);
+  });
+  c.outputs[0] = std::move(y);
+}
+
+// --- WindowSum
+
+void infer_window_sum(InferContext& c) {
+  const Node& node = c.node;
+  kernel::require_type(node, c.input(0).dtype, kBytes, "X");
+  c.outputs[0] = kernel::without_constant(c.input(0));
+  c.outputs[0].dtype = DType::kInt32;
+  if (!c.outputs[0].ranked) return;
+  const std::vector<int64_t> extents = node.get_ints("kernel_shape");
+  Shape& shape = c.outputs[0].shape;
+  if (shape.size() != extents.size() + 2) node.fail(ErrorCode::kInvalidModel, "X and kernel_shape differ in rank");
+  quantized::Window window(node, extents);
+  for (size_t d = 0; d < extents.size(); ++d) {
+    shape[d + 2] = window.output(node, d, shape[d + 2]);
+    if (shape[d + 2] == 0 || shape[d + 2] < -1) node.fail(ErrorCode::kInvalidModel, "a window is larger than its axis");
+  }
+}
+
+void evaluate_window_sum(EvalContext& c) {
+  const Node& node = c.node;
+  const Tensor& x = c.input(0);
+  quantized::Window window(node, node.get_ints("kernel_shape"));
+  const size_t spatial = window.kernel.size();
+  Shape shape = x.shape();
+  for (size_t d = 0; d < spatial; ++d) shape[d + 2] = window.output(node, d, shape[d + 2]);
+  const auto pad = static_cast<int32_t>(node.get_int("pad_value", 0));
+  Tensor y(DType::kInt32, shape);
+  auto out = y.as_mutable<int32_t>();
+  for_each_index(shape, [&](int64_t flat, const std::vector<int64_t>& index) {
+    int32_t sum = 0;
+    for_each_index(window.kernel, [&](int64_t, const std::vector<int64_t>& tap) {
+      int64_t at = index[0] * x.shape()[1] + index[1];
+      bool inside = true;
+      for (size_t d = 0; d < spatial; ++d) {
+        const int64_t place = index[d + 2] * window.stride[d] - window.pad_begin[d] + tap[d] * window.dilation[d];
+        inside = inside && place >= 0 && place < x.shape()[d + 2];
+        at = at * x.shape()[d + 2] + place;
+      }
+      sum += inside ? byte_at(x, at) : pad;
+    });
+    out[static_cast<size_t>(flat)] = sum;
+  });
+  c.outputs[0] = std::move(y);
+}
+
+// --- AxisSum
+
+Shape without_axes(const Node& node, Shape shape) {
+  for (const int64_t axis : node.get_ints("axes"))
+    shape[static_cast<size_t>(normalise_axis(node, axis, static_cast<int64_t>(shape.size())))] = 1;
+  return shape;
+}
+
+void infer_axis_sum(InferContext& c) {
+  kernel::require_type(c.node, c.input(0).dtype, kBytes, "X");
+  c.outputs[0] = kernel::without_constant(c.input(0));
+  c.outputs[0].dtype = DType::kInt32;
+  if (c.outputs[0].ranked) c.outputs[0].shape = without_axes(c.node, c.outputs[0].shape);
+}
+
+void evaluate_axis_sum(EvalContext& c) {
+  const Tensor& x = c.input(0);
+  const Shape shape = without_axes(c.node, x.shape());
+  const std::vector<int64_t> steps = broadcast_strides(shape, x.shape());
+  Tensor y(DType::kInt32, shape);
+  auto out = y.as_mutable<int32_t>();
+  std::fill(out.begin(), out.end(), 0);
+  for_each_index(x.shape(), [&](int64_t flat, const std::vector<int64_t>& index) {
+    int64_t at = 0;
+    for (size_t d = 0; d < index.size(); ++d) at += index[d] * steps[d];
+    out[static_cast<size_t>(at)] += byte_at(x, flat);
+  });
+  c.outputs[0] = std::move(y);
+}
+
+}  // namespace
+
+void register_loops(Registry& registry) {
+  const auto add = [&](const char* name, int operands, InferFunction infer, EvalFunction evaluate,
+                       std::set<std::string> attributes) {
+    OperatorDef def;
+    def.domain = "ai.tessera";
+    def.name = name;
+    def.min_inputs = std::min(operands, 2), def.max_inputs = operands;
+    def.infer = std::move(infer);
+    def.evaluate = std::move(evaluate);
+    def.work_bytes = 4;
+    def.attributes = std::move(attributes);
+    registry.add(std::move(def));
+  };
+  add("Requantise", 3, infer_requantise, evaluate_requantise, {"axis", "zero", "low", "high", "unsigned"});
+  add("Pairs", 2, infer_pairs, evaluate_pairs, {"table", "kind", "rx", "ry", "f", "zx", "zy", "low", "high", "zero"});
+  add("WindowSum", 1, infer_window_sum, evaluate_window_sum,
+      {"kernel_shape", "strides", "dilations", "pads", "pad_value"});
+  add("AxisSum", 1, infer_axis_sum, evaluate_axis_sum, {"axes"});
+}
+
+}  // namespace tessera::ops

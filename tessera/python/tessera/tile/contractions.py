@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums of products as convolutions and products of matrices. Enters: the sum of a product of elements. Leaves: int32
+sums. Method: the loops of a factor that is read and of the other one say what each loop is:
+
+    in the result   in the data   in the weights
+    yes             yes           no               rows
+    yes             no            yes              columns: output channels
+    yes             yes           yes              groups, or matrices of a batch
+    no              yes           yes              inner: summed
+    a position stride * row + dilation * inner     a window of a convolution
+
+Constant weights with windows or groups are a convolution; all else is a product of matrices, for which overlapping
+windows are copied side by side."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from .expressions import Apply, Load, Number, Reduce, Source, byte_of, fits
+from .graphs import Value
+from .loops import Position
+from .meaning import values_of
+
+MOST_WINDOWS = 2
+
+
+@dataclasses.dataclass
+class Sums:
+    """int32 sums with an axis for each of `loops`, in shape; channels: loops of the axis along which constants may
+    change, before `value` is cut into loops."""
+
+    value: Value  # as the operator leaves it
+    loops: list
+    channels: list
+    channel_axis: int
+    shape: tuple  # of `loops`, which value has in this order
+
+    def channel_shape(self, vector):
+        shape = [1] * len(self.value.shape)
+        shape[self.channel_axis] = vector.size
+        return shape
+
+
+@dataclasses.dataclass
+class Window:
+    """An axis of the data that rows and inner loops walk together."""
+
+    axis: int
+    rows: list  # loops of the result, outermost first
+    inner: list  # reduced loops, outermost first
+    stride: int
+    dilation: int
+    start: int
+
+    @property
+    def outputs(self):
+        return math.prod(loop.extent for loop in self.rows)
+
+    @property
+    def taps(self):
+        return math.prod(loop.extent for loop in self.inner)
+
+
+def nested(terms):
+    """(loops outermost first, factor of the innermost) where they count without gaps; else None."""
+    terms = sorted(terms, key=lambda term: -term[1])
+    if any(factor < 1 for _, factor in terms):
+        return None
+    for (_, outer), (loop, factor) in zip(terms, terms[1:], strict=False):
+        if outer != factor * loop.extent:
+            return None
+    return [loop for loop, _ in terms], terms[-1][1]
+
+
+class Contractions:
+    """Mixed into Lowering."""
+
+    def reduced(self, expression, factor):
+        """Sums of an int32 expression, which is a sum or a tensor that was computed."""
+        if isinstance(expression, Load):
+            if factor != 1:
+                expression.fail(f"times {factor}: an int32 tensor is requantised as it is; multiply the scale")
+            self.at(expression)
+            value, loops = self.axes_of(expression)
+            return Sums(value, loops, loops[-1:], max(0, len(loops) - 1), value.shape)
+        factors = list(self.factors(expression.body))
+        number = factor * math.prod(one.value for one in factors if isinstance(one, Number))
+        factors = [one for one in factors if not isinstance(one, Number)]
+        fixed = [one for one in factors if one.constant]
+        moving = [one for one in factors if not one.constant]
+        self.at(expression)
+        if not moving:
+            expression.fail("is constant; compute it in NumPy")
+        if len(moving) > 2 or (len(moving) == 2 and fixed):
+            texts = ", ".join(str(one) for one in factors)
+            expression.fail(f"multiplies {len(factors)} tensors ({texts}); the machine multiplies two bytes")
+        alone = len(moving) == 1 and not fixed and number == 1
+        if alone and (found := self.summed(expression, moving[0])) is not None:
+            return found
+        data, zero = self.data_of(moving[0])
+        if len(moving) == 2:
+            other, other_zero = self.data_of(moving[1])
+            if number != 1:
+                expression.fail(f"is multiplied by {number}; give that to the scale, or to a constant factor")
+            return self.product(expression, (data, zero), (other, other_zero))
+        return self.weighted(expression, data, zero, fixed, number)
+
+    def factors(self, expression):
+        if isinstance(expression, Apply) and expression.name == "mul":
+            for child in expression.children:
+                yield from self.factors(child)
+        else:
+            yield expression
+
+    def data_of(self, expression):
+        """(Load, zero point) of a factor that comes at run time."""
+        if isinstance(expression, Load) and expression.source.dtype != "int32":
+            return expression, 0
+        if isinstance(expression, Apply) and expression.name in ("sub", "add"):
+            one, other = expression.children
+            if isinstance(one, Load) and isinstance(other, Number) and one.source.dtype != "int32":
+                zero = other.value if expression.name == "sub" else -other.value
+                if fits((zero, zero), one.source.dtype):
+                    return one, zero
+        return self.written(expression), 0
+
+    def written(self, expression):
+        """A Load of a tensor into which a factor is computed first: of the same axes where it is a function of one
+        element, else of its loops."""
+        if byte_of(expression.range) is None:
+            expression.fail(
+                f"is {expression.range[0]:,} to {expression.range[1]:,}; the machine multiplies bytes: clip or "
+                "requantise the factor"
+            )
+        leaves = self.leaves(expression)
+        dtype = byte_of(expression.range)
+        if len(leaves) == 1 and isinstance(leaves[0], Load):
+            load = leaves[0]
+            whole = self.values[load.source.root]
+            pad = load.source.pad
+            given = self.given(expression, leaves, [self.bits(whole)])
+            entries = np.broadcast_to(values_of(expression, [], given=given), (256,))
+            self.at(expression)
+            value = self.graph.lookup(whole, self.as_bytes(entries, dtype), dtype)
+            if pad is not None:
+                given = self.given(expression, leaves, [np.array(pad)])
+                pad = int(values_of(expression, [], given=given))
+            source = Source(str(expression), dtype, whole.shape)
+            self.values[source] = value
+            load = Load(source.padded(pad) if pad is not None else source, load.positions)
+        else:
+            loops = list(expression.loops)
+            value = self.bytes(expression, loops, dtype)
+            source = Source(str(expression), dtype, value.shape)
+            self.values[source] = value
+            load = Load(source, tuple(loop.position() for loop in loops))
+        load.where = expression.where
+        return load
+
+    # --- constant weights
+
+    def weighted(self, expression, data, zero, fixed, number):
+        """Data at run time times constants."""
+        over = [loop for loop in expression.over if loop.extent > 1]
+        array, loops = self.constants_of(expression, data, fixed, number)
+        array, weights_zero, dtype = self.as_weights(expression, array)
+        groups = [loop for loop in loops if loop not in over and loop in data.loops]
+        columns = [loop for loop in loops if loop not in over and loop not in data.loops]
+        windows = self.windows_of(data, columns + groups, over)
+        keep = (array, loops, weights_zero, dtype)
+        if windows or self.beside(data, groups, over):
+            return self.convolution(data, zero, keep, groups, columns, windows, over)
+        return self.matrices(data, zero, keep, groups, columns, over)
+
+    def constants_of(self, expression, data, fixed, number):
+        """(array, its loops): the constant factor, with all loops that the data is summed over."""
+        weights = None
+        for one in fixed:
+            weights = one if weights is None else weights * one
+        loops = [] if weights is None else list(weights.loops)
+        over = [loop for loop in expression.over if loop.extent > 1]
+        array = np.array(number) if weights is None else values_of(weights, loops) * number
+        # What is summed and is in one factor only.
+        for loop in [one for one in loops if one in over and one not in data.loops]:
+            array = array.sum(axis=loops.index(loop))
+            loops.remove(loop)
+        for loop in over:
+            if loop not in loops and loop in data.loops:
+                array = np.broadcast_to(array[..., None], (*array.shape, loop.extent))
+                loops.append(loop)
+            elif loop not in loops:
+                array = array * loop.extent
+        return array, loops
+
+    @staticmethod
+    def as_weights(expression, array):
+        """(array, zero point, type): bytes minus a zero point."""
+        low, high = int(array.min()), int(array.max())
+        dtype = byte_of((low, high))
+        if dtype is not None:
+            return array, 0, dtype
+        if high - low > 255 or low < -255 or low > 0:
+            expression.fail(f"its constant factor is {low:,} to {high:,}; weights are bytes minus a zero point")
+        return array - low, -low, "uint8"
+
+    @staticmethod
+    def beside(data, groups, over):
+        """Whether groups are channels: what is summed lies inside of them, nothing else does."""
+        if not groups:
+            return False
+        inside = False
+        for position in data.positions:
+            own = position.loops
+            if any(loop in groups for loop in own):
+                inside = True
+            elif inside and any(loop not in over for loop in own):
+                return False
+        return True
+
+    def windows_of(self, data, weighted, over):
+        """The Windows among the axes of the data, at most two: those with the most taps."""
+        found = []
+        for axis, position in enumerate(data.positions):
+            if position.table is not None:
+                continue
+            rows = [term for term in position.terms.items() if term[0] not in over]
+            inner = [term for term in position.terms.items() if term[0] in over]
+            elsewhere = {loop for at, one in enumerate(data.positions) if at != axis for loop in one.loops}
+            if not rows or not inner or any(loop in weighted for loop, _ in rows):
+                continue
+            if any(loop in elsewhere for loop in position.loops):
+                continue
+            outer, taps = nested(rows), nested(inner)
+            if outer and taps:
+                found.append(Window(axis, outer[0], taps[0], outer[1], taps[1], position.constant))
+        found.sort(key=lambda one: -one.taps)
+        return sorted(found[:MOST_WINDOWS], key=lambda one: one.axis)
+
+    def windowed(self, data, zero, windows):
+        """(Value, what each of its axes is: a loop or a Window; pads in front and behind): the data with its windows'
+        axes whole, and cut so that nothing is read behind the last window."""
+        value, positions = self.values[data.source.root], list(data.positions)
+        before, after = [], []
+        for window in windows:
+            last = window.start + (window.outputs - 1) * window.stride + (window.taps - 1) * window.dilation
+            extent = value.shape[window.axis]
+            first, end = max(0, window.start), min(extent, last + 1)
+            front, back = max(0, -window.start), max(0, last + 1 - extent)
+            if first >= end:  # padding alone
+                first, end, front, back = 0, 1, None, None
+            if (front or back) and data.source.pad != zero or front is None:
+                where = [0] * len(value.shape)
+                where[window.axis] = max(0, -window.start)
+                behind = [0] * len(value.shape)
+                behind[window.axis] = max(0, last + 1 - extent)
+                value = self.graph.pad(value, where, behind, data.source.pad)
+                first, end = window.start + where[window.axis], last + 1 + where[window.axis]
+                front = back = 0
+            reach = value.shape[window.axis] - first + front + back - (window.taps - 1) * window.dilation - 1
+            if reach // window.stride + 1 == window.outputs:  # what lies behind the last window makes no other one
+                end = value.shape[window.axis]
+            value = self.graph.take(value, window.axis, np.arange(first, end))
+            before.append(front)
+            after.append(back)
+        if data.source.pad is not None:
+            value, positions = self.pad_others(value, positions, windows, data.source.pad)
+        value, axes = self.split_others(value, positions, windows)
+        return value, axes, before, after
+
+    def split_others(self, value, positions, windows):
+        """(Value, what each of its axes is: a loop or a Window)."""
+        walked = {window.axis: window for window in windows}
+        others = [axis for axis in range(len(positions)) if axis not in walked]
+        repeated = [loop for axis in others for loop in positions[axis].loops]
+        if len(set(repeated)) < len(repeated):  # a diagonal: windows behind the rest
+            value = self.graph.transpose(value, [*others, *walked])
+            value, positions = self.without_diagonals(value, [positions[axis] for axis in others])
+            walked = {len(positions) + number: window for number, window in enumerate(windows)}
+            positions = [*positions, *windows]
+        axes, axis = [], 0
+        for number, position in enumerate(positions):
+            if number in walked:
+                axes.append(walked[number])
+                axis += 1
+                continue
+            value, own = self.split(value, axis, position)
+            if not own:
+                value = self.graph.reshape(value, [*value.shape[:axis], *value.shape[axis + 1 :]])
+            axes += own
+            axis += len(own)
+        return value, axes
+
+    def as_images(self, value, axes, images, channels, windows):
+        """The data as [images, channels, axes of windows], by way of channels last where they are not first already."""
+        count = lambda some: math.prod(loop.extent for loop in some)
+        spatial = [value.shape[axes.index(window)] for window in windows]
+        first = [axes.index(one) for one in (*images, *channels, *windows)]
+        if first == sorted(first):
+            return self.graph.reshape(value, [count(images), count(channels), *spatial])
+        value = self.graph.transpose(value, [axes.index(one) for one in (*images, *windows, *channels)])
+        value = self.graph.reshape(value, [count(images), *spatial, count(channels)])
+        return self.graph.transpose(value, [0, len(spatial) + 1, *range(1, len(spatial) + 1)])
+
+    def pad_others(self, value, positions, windows, byte):
+        """Pads of the axes that are no windows."""
+        walked = {window.axis for window in windows}
+        still = [Position({}, 0) if axis in walked else one for axis, one in enumerate(positions)]
+        value, moved = self.with_pads(value, still, byte)
+        return value, [one if axis in walked else moved[axis] for axis, one in enumerate(positions)]
+
+    def convolution(self, data, zero, weights, groups, columns, windows, over):
+        array, weight_loops, weights_zero, dtype = weights
+        value, axes, before, after = self.windowed(data, zero, windows)
+        count = lambda some: math.prod(loop.extent for loop in some)
+        walked = [loop for window in windows for loop in window.inner]
+        inner = [loop for loop in weight_loops if loop in over and loop not in walked]
+        images = [one for one in axes if one not in windows and one not in groups and one not in inner]
+        flat = [] if windows else [count(images)]
+        if flat:  # pixels of one image
+            value = self.graph.transpose(value, [axes.index(one) for one in (*images, *groups, *inner)])
+            value = self.graph.reshape(value, [1, count(images), count(groups) * count(inner)])
+            value = self.graph.transpose(value, [0, 2, 1])
+        else:
+            value = self.as_images(value, axes, images, [*groups, *inner], windows)
+        order = [*groups, *columns, *inner, *walked]
+        kernel = np.transpose(array, [weight_loops.index(loop) for loop in order])
+        taps = [window.taps for window in windows] or [1]
+        kernel = kernel.reshape(count(groups) * count(columns), count(inner), *taps)
+        outputs = [window.outputs for window in windows] or flat
+        shape = [1 if flat else count(images), count(groups) * count(columns), *outputs]
+        zeros = [self.graph.constant(np.array(zero, value.dtype)), self.graph.constant(np.array(weights_zero, dtype))]
+        result = self.graph.node(
+            "ConvInteger",
+            [value, self.graph.constant(kernel.astype(dtype)), *zeros],
+            "int32",
+            shape,
+            group=count(groups),
+            kernel_shape=taps,
+            strides=[window.stride for window in windows] or [1],
+            dilations=[window.dilation for window in windows] or [1],
+            pads=[*before, *after] or [0, 0],
+        )
+        rows = [loop for window in windows for loop in window.rows]
+        left = [*groups, *columns, *images] if flat else [*images, *groups, *columns, *rows]
+        return Sums(result, left, [*groups, *columns], 1, tuple(loop.extent for loop in left))
+
+    def matrices(self, data, zero, weights, groups, columns, over):
+        array, weight_loops, weights_zero, dtype = weights
+        value, loops = self.axes_of(data)
+        inner = [loop for loop in weight_loops if loop in over]
+        rows = [loop for loop in loops if loop not in groups and loop not in inner]
+        value = self.stacked(value, loops, [groups, rows, inner])
+        kernel = np.transpose(array, [weight_loops.index(loop) for loop in (*groups, *inner, *columns)])
+        count = lambda some: math.prod(loop.extent for loop in some)
+        batch = [count(groups)] if groups else []
+        kernel = kernel.reshape(*batch, count(inner), count(columns))
+        factor = self.graph.constant(kernel.astype(dtype))
+        zeros = [self.graph.constant(np.array(zero, value.dtype)), self.graph.constant(np.array(weights_zero, dtype))]
+        shape = [*batch, count(rows), count(columns)]
+        result = self.graph.node("MatMulInteger", [value, factor, *zeros], "int32", shape)
+        left = [*groups, *rows, *columns]
+        return Sums(result, left, columns, len(shape) - 1, tuple(loop.extent for loop in left))
+
+    def stacked(self, value, loops, parts):
+        """Axes of groups (left out where there are none), rows and inner loops, each joined."""
+        value = self.graph.transpose(value, [loops.index(loop) for part in parts for loop in part])
+        extents = [math.prod(loop.extent for loop in part) for part in parts]
+        return self.graph.reshape(value, extents if parts[0] else extents[1:])
+
+    # --- several sums of products, added
+
+    def joined(self, expression, tensors):
+        """Sums of products of matrices with the same rows and columns, side by side along what is summed; None for
+        others. tensors: (factor, sum)."""
+        parts = []
+        for factor, one in tensors:
+            if not isinstance(one, Reduce) or one.kind != "sum":
+                return None
+            factors = list(self.factors(one.body))
+            number = factor * math.prod(part.value for part in factors if isinstance(part, Number))
+            moving = [part for part in factors if not part.constant]
+            fixed = [part for part in factors if part.constant and not isinstance(part, Number)]
+            if len(moving) != 1:
+                return None
+            data, zero = self.data_of(moving[0])
+            array, loops = self.constants_of(one, data, fixed, number)
+            value, own = self.axes_of(data)
+            parts.append((value, own, zero, array, loops, [loop for loop in one.over if loop.extent > 1]))
+        rows = [loop for loop in parts[0][1] if loop not in parts[0][5]]
+        columns = [loop for loop in parts[0][4] if loop not in parts[0][5]]
+        alike = all(
+            {loop for loop in own if loop not in over} == set(rows)
+            and {loop for loop in loops if loop not in over} == set(columns)
+            and (value.dtype, zero) == (parts[0][0].dtype, parts[0][2])
+            for value, own, zero, _, loops, over in parts
+        )
+        if not alike or set(rows) & set(columns):
+            return None
+        lines, kernels = [], []
+        for value, own, _, array, loops, _ in parts:
+            inner = [loop for loop in loops if loop not in columns]
+            lines.append(self.stacked(value, own, [[], rows, inner]))
+            kernel = np.transpose(array, [loops.index(loop) for loop in (*inner, *columns)])
+            kernels.append(kernel.reshape(math.prod(loop.extent for loop in inner), -1))
+        self.at(expression)
+        array, weights_zero, dtype = self.as_weights(expression, np.concatenate(kernels))
+        factor = self.graph.constant(array.astype(dtype))
+        value = self.graph.concat(lines, 1)
+        zeros = [self.graph.constant(np.array(parts[0][2], value.dtype))]
+        zeros.append(self.graph.constant(np.array(weights_zero, dtype)))
+        shape = [value.shape[0], array.shape[1]]
+        result = self.graph.node("MatMulInteger", [value, factor, *zeros], "int32", shape)
+        left = [*rows, *columns]
+        return Sums(result, left, columns, 1, tuple(loop.extent for loop in left))
+
+    # --- two factors at run time
+
+    def product(self, expression, one, other):
+        over = [loop for loop in expression.over if loop.extent > 1]
+        sides = []
+        for data, zero in (one, other):
+            value, loops = self.axes_of(data)
+            sides.append([value, loops, zero])
+        for loop in over:
+            if loop not in sides[0][1] and loop not in sides[1][1]:
+                expression.fail(f"does not depend on {loop.name}; leave it out and multiply the scale")
+            for side in sides:
+                if loop not in side[1]:  # the same element again
+                    value = self.graph.reshape(side[0], [*side[0].shape, 1])
+                    side[0] = self.graph.expand(value, [*side[0].shape, loop.extent])
+                    side[1] = [*side[1], loop]
+        batch = [loop for loop in sides[0][1] if loop in sides[1][1] and loop not in over]
+        own = [[loop for loop in side[1] if loop not in batch and loop not in over] for side in sides]
+        if self.last_of(own[0]) > self.last_of(own[1]):  # the result's last loop is a column
+            sides.reverse()
+            own.reverse()
+        order = [loop for loop in sides[0][1] if loop in over]
+        count = lambda some: math.prod(loop.extent for loop in some)
+        left = self.stacked(sides[0][0], sides[0][1], [batch, own[0], order])
+        right = self.stacked(sides[1][0], sides[1][1], [batch, order, own[1]])
+        zeros = [self.graph.constant(np.array(side[2], side[0].dtype)) for side in sides]
+        shape = [*([count(batch)] if batch else []), count(own[0]), count(own[1])]
+        self.at(expression)
+        result = self.graph.node("MatMulInteger", [left, right, *zeros], "int32", shape)
+        loops = [*batch, *own[0], *own[1]]
+        return Sums(result, loops, own[1], len(shape) - 1, tuple(loop.extent for loop in loops))
+
+    def last_of(self, loops):
+        """How far behind in the result the last of them stands."""
+        return max((self.order.get(loop, -1) for loop in loops), default=-1)

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scalar expressions of an operator: what one element of a result is. Each knows the line that wrote it, and the least
+and the greatest integer that it can be."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from . import errors
+from .errors import KernelError
+from .loops import Loop, Position, as_position, integer_of
+
+LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
+
+
+def fits(range_, dtype):
+    return LIMITS[dtype][0] <= range_[0] and range_[1] <= LIMITS[dtype][1]
+
+
+def byte_of(range_):
+    """The byte type that holds a range, or None."""
+    return next((dtype for dtype in ("int8", "uint8") if fits(range_, dtype)), None)
+
+
+@dataclasses.dataclass(eq=False)
+class Source:
+    """A tensor that an operator reads. array: its content where it is known when the operator is built; made: the
+    Compute that makes it. pad: what is read outside of it; None: nothing may be."""
+
+    name: str
+    dtype: str
+    shape: tuple
+    array: np.ndarray | None = None
+    made: object = None
+    pad: int | None = None
+    padded_from: object = None  # the same without pad
+
+    @property
+    def root(self):
+        return self.padded_from or self
+
+    def padded(self, value=0):
+        """The same tensor, of which positions outside read as `value`."""
+        if self.array is None and not fits((value, value), self.dtype):
+            errors.refuse(f"{value} is no {self.dtype}, which '{self.name}' is padded with")
+        return dataclasses.replace(self, pad=int(value), padded_from=self.root)
+
+    def __getitem__(self, key):
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(one, slice) or one is Ellipsis for one in keys):
+            errors.refuse(f"'{self.name}' is read element by element: a position for each axis, no slices")
+        if len(keys) != len(self.shape):
+            errors.refuse(f"'{self.name}' has {len(self.shape)} axes, and {len(keys)} positions are given")
+        positions = tuple(as_position(one) for one in keys)
+        for axis, (position, extent) in enumerate(zip(positions, self.shape, strict=True)):
+            low, high = position.range()
+            if (low < 0 or high >= extent) and self.pad is None:
+                errors.refuse(
+                    f"axis {axis} of '{self.name}': {position} is {low} to {high}, not inside of 0 to {extent - 1}; "
+                    f"{self.name}.padded(value) may be read outside"
+                )
+        return Load(self, positions)
+
+    def range(self):
+        if self.array is not None and self.array.size:
+            found = (self.array.min(), self.array.max())
+        elif self.made is not None:
+            found = self.made.body.range
+        else:
+            found = LIMITS[self.dtype]
+        low, high = found
+        return (low, high) if self.pad is None else (min(low, self.pad), max(high, self.pad))
+
+
+class Expression:
+    """Children first; `where` is the line, range the least and the greatest value."""
+
+    __array_ufunc__ = None  # NumPy leaves operations to them
+
+    def __init__(self, children, range_):
+        self.children = tuple(children)
+        self.where = errors.place()
+        self.range = range_
+        self.loops = list(dict.fromkeys(itertools.chain.from_iterable(one.loops for one in self.children)))
+        self.constant = all(one.constant for one in self.children)
+
+    def fail(self, why):
+        raise KernelError(f"{self.where}: {self}: {why}")
+
+    def as_position(self):
+        if not self.constant:
+            errors.refuse(f"a position does not depend on data, and {self} does: addresses are known in advance")
+        from .meaning import values_of
+
+        values = values_of(self, self.loops)
+        return Position(dict.fromkeys(self.loops, 0), 0, values.astype(np.int64), str(self))
+
+    def __add__(self, other):
+        return binary("add", self, other)
+
+    def __radd__(self, other):
+        return binary("add", other, self)
+
+    def __sub__(self, other):
+        return binary("sub", self, other)
+
+    def __rsub__(self, other):
+        return binary("sub", other, self)
+
+    def __mul__(self, other):
+        return binary("mul", self, other)
+
+    def __rmul__(self, other):
+        return binary("mul", other, self)
+
+    def __floordiv__(self, other):
+        return binary("floordiv", self, other)
+
+    def __mod__(self, other):
+        return binary("mod", self, other)
+
+    def __rshift__(self, other):
+        return binary("shift", self, other)
+
+    def __lt__(self, other):
+        return binary("less", self, other)
+
+    def __gt__(self, other):
+        return binary("less", other, self)
+
+    def __le__(self, other):
+        return 1 - binary("less", other, self)
+
+    def __ge__(self, other):
+        return 1 - binary("less", self, other)
+
+    def __neg__(self):
+        return binary("sub", 0, self)
+
+    def __abs__(self):
+        return binary("max", self, -self)
+
+    def __bool__(self):
+        return errors.refuse(f"{self} has no truth in Python; where(condition, a, b) chooses between elements")
+
+
+class Number(Expression):
+    def __init__(self, value):
+        super().__init__((), (value, value))
+        self.value = value
+
+    def __str__(self):
+        return str(self.value)
+
+
+class Load(Expression):
+    """An element of a tensor."""
+
+    def __init__(self, source, positions):
+        super().__init__((), source.range())
+        self.source, self.positions = source, positions
+        self.loops = list(dict.fromkeys(loop for one in positions for loop in one.loops))
+        self.constant = source.array is not None
+
+    def key(self):
+        return (id(self.source.root), self.source.pad, tuple(str(one) for one in self.positions))
+
+    def __str__(self):
+        return f"{self.source.name}[{', '.join(map(str, self.positions))}]"
+
+
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shift": ">>", "less": "<"}
+FUNCTIONS = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "shift": np.right_shift,
+    "less": np.less,
+    "max": np.maximum,
+    "min": np.minimum,
+    "where": lambda condition, a, b: np.where(condition != 0, a, b),
+}
+
+
+class Apply(Expression):
+    """An integer function of one element each of its children."""
+
+    def __init__(self, name, children):
+        super().__init__(children, self._range(name, [one.range for one in children]))
+        self.name = name
+
+    @staticmethod
+    def _range(name, ranges):
+        if name == "less":
+            return (0, 1)
+        if name == "mod":
+            return (0, ranges[1][1] - 1)
+        if name == "where":
+            return (min(ranges[1][0], ranges[2][0]), max(ranges[1][1], ranges[2][1]))
+        if name in ("max", "min"):
+            pick = max if name == "max" else min
+            return (pick(ranges[0][0], ranges[1][0]), pick(ranges[0][1], ranges[1][1]))
+        ends = [int(FUNCTIONS[name](np.int64(a), np.int64(b))) for a in ranges[0] for b in ranges[1]]
+        return (min(ends), max(ends))
+
+    def __str__(self):
+        if self.name in SIGNS:
+            shown = [f"({one})" if isinstance(one, Apply) else str(one) for one in self.children]
+            return f" {SIGNS[self.name]} ".join(shown)
+        return f"{self.name}({', '.join(map(str, self.children))})"
+
+
+class Lookup(Expression):
+    """table[child]; first: the child's value of entry 0."""
+
+    def __init__(self, table, first, child):
+        super().__init__([child], (int(table.min()), int(table.max())))
+        self.table, self.first = table, first
+
+    def __str__(self):
+        return f"table[{self.children[0]}]"
+
+
+class Requantise(Expression):
+    """clamp(round half to even of float32(value) * float32(scale), low, high) + zero. scale: a Load of float32, or a
+    number."""
+
+    def __init__(self, value, scale, zero, low, high):
+        super().__init__([value], (low + zero, high + zero))
+        self.scale, self.zero, self.low, self.high = scale, zero, low, high
+        if isinstance(scale, Expression):
+            self.loops = list(dict.fromkeys([*self.loops, *scale.loops]))
+
+    def __str__(self):
+        return f"requantise({self.children[0]}, {self.scale})"
+
+
+class Reduce(Expression):
+    """The sum, the largest or the smallest of `body` over loops."""
+
+    def __init__(self, kind, body, over):
+        count = int(np.prod([loop.extent for loop in over], dtype=np.int64))
+        low, high = (body.range[0] * count, body.range[1] * count) if kind == "sum" else body.range
+        super().__init__([body], (low, high))
+        self.kind, self.over = kind, tuple(over)
+        self.loops = [loop for loop in self.loops if loop not in self.over]
+        if kind == "sum" and not fits(self.range, "int32"):
+            self.fail(f"may be {low:,} to {high:,}, which no int32 holds; sum fewer elements")
+
+    @property
+    def body(self):
+        return self.children[0]
+
+    def __str__(self):
+        return f"{self.kind}({self.body}, over={', '.join(loop.name for loop in self.over)})"
+
+
+def as_expression(value):
+    if isinstance(value, Expression):
+        return value
+    if isinstance(value, Loop | Position):
+        errors.refuse(f"{value} is a position; values come from tensors (constant(numpy.arange(n))[loop] is one)")
+    number = integer_of(value)
+    if number is None:
+        errors.refuse(
+            f"an expression is made of integers and elements of tensors, not of {value!r}; scales stand in "
+            "requantise(), arrays in constant()"
+        )
+    return Number(number)
+
+
+def binary(name, one, other):
+    a, b = as_expression(one), as_expression(other)
+    if name in ("floordiv", "mod", "shift") and not isinstance(b, Number):
+        errors.refuse(f"{SIGNS[name]} takes an integer on its right, not {b}")
+    if (name in ("floordiv", "mod") and b.value < 1) or (name == "shift" and not 0 <= b.value < 32):
+        errors.refuse(f"{a} {SIGNS[name]} {b}: the integer is out of its range")
+    if isinstance(a, Number) and isinstance(b, Number):
+        return Number(int(FUNCTIONS[name](np.int64(a.value), np.int64(b.value))))
+    return Apply(name, [a, b])
+
+
+def walk(expression):
+    """The expression and all inside of it, children first."""
+    for child in expression.children:
+        yield from walk(child)
+    yield expression

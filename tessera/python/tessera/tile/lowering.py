@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an operator's loop nests to operators that the compiler takes to the NPU. Enters: what one element of each
+result is. Leaves: an ONNX graph of integer operators. Method: an expression is cut at bytes. What one byte decides is a
+table, what two bytes decide a function of pairs; sums of products become convolutions and products of matrices by which
+loops their factors have, and other reductions windows. What the machine has no form for is refused with its line."""
+
+import copy
+import math
+
+import numpy as np
+
+from .contractions import Contractions, Sums
+from .errors import KernelError
+from .expressions import LIMITS, Apply, Expression, Load, Number, Reduce, Requantise, byte_of, walk
+from .forms import fits_machine
+from .graphs import GraphMaker, Value
+from .meaning import values_of
+from .plain import Plain
+from .views import Views
+from .windows import Windows
+
+
+class Lowering(Views, Contractions, Windows, Plain):
+    """One operator. inputs: {Source: its name} of those that come when it runs. host: whether what the NPU has no form
+    for is left to the host's processor."""
+
+    def __init__(self, inputs, host=False):
+        self.host = host
+        self.graph = GraphMaker()
+        self.values = {source: Value(name, source.dtype, source.shape) for source, name in inputs.items()}
+        self.order = {}  # Loop -> axis of the result at hand
+        self._kept = {}  # (id of an expression, loops, type) -> (the expression, Value)
+
+    def run(self, computes):
+        for made in computes:
+            self.values[made.source] = self.compute(made)
+
+    def at(self, expression):
+        """Nodes that follow are of this expression's line."""
+        self.graph.where = expression.where
+        self.graph.terms[expression.where] = str(expression)
+
+    # --- results
+
+    def compute(self, made):
+        """The Value of a result, in the order of its loops."""
+        body, loops, shape = made.body, list(made.loops), made.source.shape
+        self.graph.where = made.where
+        self.order = {loop: axis for axis, loop in enumerate(loops)}
+        try:
+            value = self.wide(body, loops) if made.dtype == "int32" else self.bytes(body, loops, made.dtype)
+        except KernelError:
+            if not self.host:
+                raise
+            value = self.plain(body, loops)
+            value = value if made.dtype == "int32" else self.cast(value, made.dtype)
+        return self.graph.expand(value, shape)
+
+    def wide(self, body, loops):
+        """int32: a sum and a constant for each channel."""
+        sums = self.sums(body)
+        if sums is None:
+            body.fail(
+                "is an int32 that the machine has no form for; int32 results are sums and constants added to them"
+            )
+        found, bias = sums
+        vector = self.channel_vector(found, bias, body)
+        value = found.value
+        self.at(body)
+        if vector is not None:
+            constant = self.graph.constant(vector.astype(np.int32).reshape(found.channel_shape(vector)))
+            value = self.graph.node("Add", [value, constant], "int32", value.shape)
+        return self.unfolded(found, value, loops)
+
+    def unfolded(self, found, value, loops):
+        """What was made of sums, over `loops`."""
+        return self.view(self.graph.reshape(value, found.shape), found.loops, loops)
+
+    def sums(self, expression):
+        """(Sums, constant expression or None) where an expression is one int32 tensor and constants; else None."""
+        terms = list(self.terms(expression, 1))
+        tensors = [(factor, one) for factor, one in terms if not one.constant]
+        found = self.joined(expression, tensors) if len(tensors) > 1 else None
+        if len(tensors) > 1 and found is None:
+            texts = " and ".join(str(one) for _, one in tensors[:2])
+            expression.fail(
+                f"{texts} are joined as int32; the vector unit joins bytes: requantise one of them first (products "
+                "with constants can be added where rows, columns, type and zero point are the same)"
+            )
+        if not tensors or not self.is_wide(tensors[0][1]):
+            return None
+        rest = [(factor, one) for factor, one in terms if one.constant]
+        bias = None
+        for factor, one in rest:
+            part = one if factor == 1 else one * factor
+            bias = part if bias is None else bias + part
+        factor, tensor = tensors[0]
+        return found or self.reduced(tensor, factor), bias
+
+    def terms(self, expression, sign):
+        """(factor, expression) whose sum it is."""
+        if isinstance(expression, Apply) and expression.name in ("add", "sub"):
+            yield from self.terms(expression.children[0], sign)
+            yield from self.terms(expression.children[1], sign if expression.name == "add" else -sign)
+        elif isinstance(expression, Apply) and expression.name == "mul":
+            numbers = [one.value for one in expression.children if isinstance(one, Number)]
+            others = [one for one in expression.children if not isinstance(one, Number)]
+            if len(numbers) == 1:
+                yield from self.terms(others[0], sign * numbers[0])
+            else:
+                yield sign, expression
+        else:
+            yield sign, expression
+
+    @staticmethod
+    def is_wide(expression):
+        return (isinstance(expression, Reduce) and expression.kind == "sum") or (
+            isinstance(expression, Load) and expression.source.dtype == "int32" and not expression.constant
+        )
+
+    # --- bytes
+
+    def bytes(self, expression, loops, dtype=None):
+        """The Value of an expression that a byte holds, over `loops`, of extent 1 where it does not depend on one."""
+        key = (id(expression), tuple(loops), dtype)
+        if key not in self._kept:
+            self._kept[key] = (expression, self._bytes(expression, loops, dtype))
+        return self._kept[key][1]
+
+    def _bytes(self, expression, loops, dtype):
+        dtype = dtype or byte_of(expression.range)
+        if dtype is None:
+            expression.fail(
+                f"is {expression.range[0]:,} to {expression.range[1]:,} and no byte holds that; clip or requantise it"
+            )
+        if expression.constant:
+            values = values_of(expression, loops)
+            return self.graph.constant(values.astype(dtype))
+        value = self.leaf(expression, loops)
+        if value is None:
+            leaves = self.leaves(expression)
+            if len(leaves) > 2:
+                value = self.blended(expression, loops)
+            if value is None and len(leaves) > 2:
+                expression = self.with_fewer(expression, leaves)
+                leaves = self.leaves(expression)
+            if value is None and len(leaves) == 1:
+                value = self.table_of(expression, leaves[0], loops, dtype)
+            elif value is None:
+                value = self.pairs_of(expression, leaves, loops, dtype)
+        return self.as_type(value, dtype)
+
+    def as_type(self, value, dtype):
+        """Of a value that both byte types hold."""
+        if value.dtype == dtype:
+            return value
+        return self.graph.lookup(value, np.arange(256, dtype=np.uint8).view(dtype), dtype)
+
+    def leaf(self, expression, loops):
+        """A byte that is read, reduced or requantised from sums; None for others."""
+        if isinstance(expression, Alias):
+            return self.view(expression.value, expression.loops, loops)
+        if isinstance(expression, Load) and expression.source.dtype != "int32":
+            self.at(expression)
+            return self.loaded(expression, loops)
+        if isinstance(expression, Reduce) and expression.kind != "sum":
+            self.at(expression)
+            found = self.extreme(expression)
+            return self.unfolded(found, found.value, loops)
+        bounds = self.converted(expression)
+        return None if bounds is None else self.requantised(expression, bounds, loops)
+
+    def is_leaf(self, expression):
+        return (
+            isinstance(expression, Alias)
+            or (isinstance(expression, Load) and expression.source.dtype != "int32" and not expression.constant)
+            or (isinstance(expression, Reduce) and expression.kind != "sum")
+            or self.converted(expression) is not None
+        )
+
+    def converted(self, expression):
+        """(sum, scale, zero, low, high) where an expression makes a byte of int32 sums: by requantise(), or by bounds
+        alone. Else None."""
+        if isinstance(expression, Requantise):
+            inner, scale = expression.children[0], expression.scale
+            bounds = (expression.zero, expression.low, expression.high)
+        elif byte_of(expression.range) and not (isinstance(expression, Load) or expression.constant):
+            inner, low, high = self.clipped(expression)
+            scale, bounds = 1.0, (0, max(low, expression.range[0]), min(high, expression.range[1]))
+        else:
+            return None
+        if any(self.is_wide(one) for _, one in self.terms(inner, 1)):
+            return (inner, scale, *bounds)
+        return None
+
+    @staticmethod
+    def clipped(expression):
+        """Without the bounds around it."""
+        low, high = -512, 511
+        while isinstance(expression, Apply) and expression.name in ("min", "max"):
+            number = next((one for one in expression.children if isinstance(one, Number)), None)
+            other = next((one for one in expression.children if not isinstance(one, Number)), None)
+            if number is None or other is None:
+                break
+            if expression.name == "min":
+                low, high = min(low, number.value), min(high, number.value)
+            else:
+                low, high = max(low, number.value), max(high, number.value)
+            expression = other
+        return expression, low, high
+
+    def requantised(self, expression, bounds, loops):
+        inner, scale, zero, low, high = bounds
+        found, bias = self.sums(inner)
+        return self.finished(expression, found, bias, bounds, loops)
+
+    def finished(self, expression, found, bias, bounds, loops):
+        """Sums with a constant of their channels, as bytes."""
+        inner, scale, zero, low, high = bounds
+        if inner.range[0] < -(2**31) or inner.range[1] >= 2**31:
+            inner.fail(f"may be {inner.range[0]:,} to {inner.range[1]:,}, which no int32 holds")
+        vector = self.channel_vector(found, bias, inner)
+        if isinstance(scale, Expression):
+            scales = self.channel_vector(found, scale, expression, "scale").astype(np.float32)
+        else:
+            scales = np.array([scale], np.float32)
+        dtype = byte_of((low + zero, high + zero))
+        inputs = [found.value, self.graph.constant(scales)]
+        if vector is not None and vector.any():
+            inputs.append(self.graph.constant(vector.astype(np.int32)))
+        self.at(expression)
+        value = self.graph.node(
+            "Requantise",
+            inputs,
+            dtype,
+            found.value.shape,
+            "ai.tessera",
+            axis=found.channel_axis,
+            zero=zero,
+            low=low,
+            high=high,
+            unsigned=int(dtype == "uint8"),
+        )
+        return self.unfolded(found, value, loops)
+
+    # --- bytes times constants, added
+
+    def blended(self, expression, loops):
+        """A byte of a sum of bytes times constants, as a convolution along the operands side by side; None for others.
+        It rounds as requantise() says, which the vector unit's second operation does for some scales only."""
+        if isinstance(expression, Requantise):
+            inner, scale = expression.children[0], expression.scale
+            bounds = (expression.zero, expression.low, expression.high)
+        else:
+            inner, low, high = self.clipped(expression)
+            scale, bounds = 1.0, (0, max(low, expression.range[0]), min(high, expression.range[1]))
+        parts, bias = [], None
+        for factor, one in self.terms(inner, 1):
+            if one.constant:
+                one = one if factor == 1 else one * factor
+                bias = one if bias is None else bias + one
+                continue
+            fixed = Number(factor)
+            for part in self.factors(one):
+                if part.constant:
+                    fixed = fixed * part
+            leaves = [part for part in self.factors(one) if not part.constant]
+            if len(leaves) != 1 or leaves[0] is expression or not byte_of(leaves[0].range):
+                return None
+            parts.append((fixed, leaves[0]))
+        scales = [scale] if isinstance(scale, Expression) else []
+        varying = {loop for one in (*scales, *(fixed for fixed, _ in parts)) for loop in one.loops}
+        varying |= set(bias.loops) if bias is not None else set()
+        values = [self.bytes(leaf, loops) for _, leaf in parts]
+        if len({value.dtype for value in values}) != 1:
+            return None
+        found = self.weighed(expression, parts, values, loops, varying)
+        return self.finished(expression, found, bias, (inner, scale, *bounds), loops)
+
+    def weighed(self, expression, parts, values, loops, varying):
+        """Sums of bytes times constants: channels are the loops along which constants change, or the last one."""
+        wide = [loop for loop in loops if loop.extent > 1] or list(loops[-1:])
+        channels = [loop for loop in wide if loop in varying] or wide[-1:]
+        pixels = [loop for loop in loops if loop not in channels]
+        shape = [loop.extent for loop in loops]
+        count = lambda some: math.prod(loop.extent for loop in some)
+        order = [loops.index(loop) for loop in (*pixels, *channels)]
+        lines = [
+            self.graph.reshape(
+                self.graph.transpose(self.graph.expand(value, shape), order), [1, 1, count(pixels), count(channels)]
+            )
+            for value in values
+        ]
+        data = self.graph.concat(lines, 1) if len(lines) > 1 else lines[0]
+        data = self.graph.transpose(data, [0, 3, 1, 2])
+        weights = np.stack([values_of(fixed, channels).reshape(-1) for fixed, _ in parts], 1)
+        array, zero, dtype = self.as_weights(expression, weights)
+        kernel = self.graph.constant(array.reshape(count(channels), 1, len(parts), 1).astype(dtype))
+        zeros = [self.graph.constant(np.array(0, data.dtype)), self.graph.constant(np.array(zero, dtype))]
+        self.at(expression)
+        result = self.graph.node(
+            "ConvInteger",
+            [data, kernel, *zeros],
+            "int32",
+            [1, count(channels), 1, count(pixels)],
+            group=count(channels),
+            kernel_shape=[len(parts), 1],
+        )
+        left = [*channels, *pixels]
+        return Sums(result, left, channels, 1, tuple(loop.extent for loop in left))
+
+    def channel_vector(self, found, expression, whole, what="constant"):
+        """A constant expression over the channels of a sum; None where there is none."""
+        if expression is None:
+            return None
+        other = [loop.name for loop in expression.loops if loop not in found.channels]
+        if other:
+            channels = ", ".join(loop.name for loop in found.channels) or "none"
+            whole.fail(
+                f"its {what} {expression} changes along {', '.join(other)}; one for each output channel (here: "
+                f"{channels}) can be added or multiplied"
+            )
+        if not expression.loops:
+            return values_of(expression, []).reshape(1)
+        return values_of(expression, found.channels).reshape(-1)
+
+    # --- functions of one and of two bytes
+
+    def leaves(self, expression):
+        """The different bytes that decide it."""
+        found = {}
+
+        def visit(one):
+            if one.constant and one.loops and (byte_of(one.range) or not one.children):
+                found.setdefault(("constant", str(one)), one)
+            elif one.constant and not one.loops:
+                return
+            elif self.is_leaf(one):
+                found.setdefault(one.key() if isinstance(one, Load) else id(one), one)
+            elif self.is_wide(one):
+                one.fail("is an int32 among bytes; requantise it first")
+            else:
+                for child in one.children:
+                    visit(child)
+
+        visit(expression)
+        return list(found.values())
+
+    def same(self, one, leaf):
+        return one is leaf or (isinstance(one, Load) and isinstance(leaf, Load) and one.key() == leaf.key())
+
+    def given(self, expression, leaves, arrays):
+        """{id: values} for a Meaning, of all places in which the leaves stand."""
+        found = {}
+        for one in walk(expression):
+            for leaf, array in zip(leaves, arrays, strict=True):
+                if self.same(one, leaf) or (one.constant and leaf.constant and str(one) == str(leaf)):
+                    found[id(one)] = array
+        return found
+
+    def bits(self, value):
+        """What each of the 256 bit patterns of a byte means."""
+        return np.arange(256, dtype=np.uint8).view(value.dtype).astype(np.int64)
+
+    def table_of(self, expression, leaf, loops, dtype):
+        value = self.bytes(leaf, loops)
+        self.at(expression)
+        entries = values_of(expression, [], given=self.given(expression, [leaf], [self.bits(value)]))
+        entries = np.broadcast_to(entries, (256,))
+        return self.graph.lookup(value, self.as_bytes(entries, dtype), dtype)
+
+    @staticmethod
+    def as_bytes(entries, dtype):
+        """Where an operand is what it never is, an entry has no meaning."""
+        return np.clip(entries, *LIMITS[dtype]).astype(np.uint8).view(dtype)
+
+    def with_fewer(self, expression, leaves):
+        """The same with parts in the place of which tensors stand, so that two are left."""
+        while len(leaves) > 2:
+            part = next(
+                (
+                    one
+                    for one in walk(expression)
+                    if one is not expression
+                    and not self.is_leaf(one)
+                    and byte_of(one.range)
+                    and len(self.leaves(one)) == 2
+                ),
+                None,
+            )
+            if part is None:
+                texts = ", ".join(str(one) for one in leaves[:3])
+                expression.fail(
+                    f"joins {len(leaves)} tensors ({texts}{', ...' if len(leaves) > 3 else ''}) and no part of it that "
+                    "joins two is a byte; the vector unit joins two bytes at a time: clip or requantise in between"
+                )
+            expression = replaced(expression, part, self.alias(part))
+            leaves = self.leaves(expression)
+        return expression
+
+    def alias(self, part):
+        loops = list(part.loops)
+        return Alias(part, self.bytes(part, loops), loops)
+
+    def path_to_join(self, expression):
+        """From an expression down to the innermost part that two bytes decide."""
+        path = [expression]
+        while inside := [one for one in path[-1].children if len(self.leaves(one)) == 2]:
+            path.append(inside[0])
+        return path
+
+    def pairs_of(self, expression, leaves, loops, dtype):
+        """The join as small as a byte holds, and what is around it as a table."""
+        path = self.path_to_join(expression)
+        at = next((one for one in reversed(path) if byte_of(one.range)), expression)
+        if at is not expression and len(self.leaves(replaced(expression, at, Alias(at, None, at.loops)))) == 1:
+            part = self.alias(at)
+            return self.table_of(replaced(expression, at, part), part, loops, dtype)
+        sides = []
+        for leaf in leaves:
+            side = self.side_of(path[-1], leaf)
+            if self.line_of(side, leaf) is None:  # a table first
+                bytes_ = [one for one in walk(side) if byte_of(one.range) and self.decides(leaf, one)]
+                if bytes_ and not self.is_leaf(bytes_[-1]):
+                    leaf = self.alias(bytes_[-1])
+                    expression = replaced(expression, bytes_[-1], leaf)
+            sides.append(leaf)
+        return self.pairs(expression, sides, loops, dtype)
+
+    def decides(self, leaf, expression):
+        return any(self.same(part, leaf) for part in walk(expression))
+
+    def side_of(self, join, leaf):
+        """The operand of a join that a leaf decides."""
+        return next((one for one in join.children if self.decides(leaf, one)), leaf)
+
+    def pairs(self, expression, leaves, loops, dtype):
+        values = [self.bytes(leaf, loops) for leaf in leaves]
+        x, y = (self.bits(value) for value in values)
+        given = self.given(expression, leaves, [x[:, None], y[None, :]])
+        entries = np.broadcast_to(values_of(expression, [], given=given), (256, 256))
+        wanted = np.clip(entries, *LIMITS[dtype])
+        form = self.form_of(expression, leaves, dtype)
+        if not fits_machine(form, wanted, x, y):
+            value = self.blended(expression, loops)
+            if value is None:
+                expression.fail(
+                    "the vector unit has no such function of two bytes: it has x * a + y * b + c, (x - a) * (y - b) * "
+                    "c and the larger or smaller of two tables, rounded and clamped; clip or requantise in between"
+                )
+            return value
+        shape = np.broadcast_shapes(values[0].shape, values[1].shape)
+        held = self.graph.table(self.as_bytes(wanted.reshape(-1), dtype))
+        self.at(expression)
+        return self.graph.node("Pairs", values, dtype, shape, "ai.tessera", table=held, **form)
+
+    def line_of(self, expression, leaf):
+        """(factor, addend) where an expression is a line of the leaf; else None."""
+        places = np.arange(leaf.range[0], max(leaf.range[1], leaf.range[0] + 1) + 1)
+        given = self.given(expression, [leaf], [places])
+        values = np.broadcast_to(values_of(expression, [], given=given), places.shape)
+        factor = int(values[1] - values[0])
+        addend = int(values[0] - factor * places[0])
+        return (factor, addend) if np.array_equal(values, places * factor + addend) else None
+
+    def form_of(self, expression, leaves, dtype):
+        """Which second operation of the vector unit it may be: kind, factors, bounds."""
+        low, high = (-128, 127) if dtype == "int8" else (0, 255)
+        scale, zero = 1.0, 0
+        *around, join = self.path_to_join(expression)
+        for one in around:
+            if isinstance(one, Requantise):
+                zero, low, high = one.zero, max(low - one.zero, one.low), min(high - one.zero, one.high)
+                scale = one.scale if not isinstance(one.scale, Expression) else 1.0
+            elif isinstance(one, Apply) and one.name in ("min", "max"):
+                _, least, most = self.clipped(one)
+                low, high = max(low, least), min(high, most)
+        kind = getattr(join, "name", "add")
+        if kind in ("max", "min"):
+            return {"kind": kind}
+        lines = [self.line_of(self.side_of(join, leaf), leaf) or (1, 0) for leaf in leaves]
+        (a, c), (b, d) = lines
+        bounds = {"low": max(low, -512), "high": min(high, 511), "zero": zero}
+        if kind == "mul" and a and b and c % a == 0 and d % b == 0:
+            return {"kind": "mul", "rx": float(scale * a * b), "zx": -c // a, "zy": -d // b} | bounds
+        signs = [1, 1]
+        if kind == "sub":
+            signs = [1, -1] if self.decides(leaves[0], join.children[0]) else [-1, 1]
+        factors = {"rx": scale * a * signs[0], "ry": scale * b * signs[1], "f": scale * (c * signs[0] + d * signs[1])}
+        return {"kind": "add"} | {name: float(value) for name, value in factors.items()} | bounds
+
+
+class Alias(Expression):
+    """A tensor that stands for a part of an expression."""
+
+    def __init__(self, part, value, loops):
+        super().__init__((), part.range)
+        self.part, self.value, self.loops, self.constant = part, value, list(loops), False
+        self.where = part.where
+
+    def __str__(self):
+        return str(self.part)
+
+
+def replaced(expression, part, by):
+    """A copy in which `by` stands for `part`. What stands in several places is one copy."""
+    copies = {id(part): by}
+
+    def copied(one):
+        if id(one) not in copies:
+            children = tuple(copied(child) for child in one.children)
+            copies[id(one)] = one
+            if any(child is not before for child, before in zip(children, one.children, strict=True)):
+                copies[id(one)] = copy.copy(one)
+                copies[id(one)].children = children
+        return copies[id(one)]
+
+    return copied(expression)

@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+"""@tile.operator: what it becomes against what each element is said to be, and against NumPy written otherwise; its
+cycles beside the compiler's own operators; its errors; in models."""
+
+import itertools
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tessera
+from tessera import tile
+
+from . import random_operators
+
+
+def bytes_of(rng, *shape, dtype="int8"):
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+@tile.operator
+def dense(n, x, w, bias, *, scale=0.01):
+    i, o = n.axes(x.shape[0], w.shape[0])
+    k = n.reduce_axes(x.shape[1])
+    return n.compute("int8", (i, o), n.requantise(n.sum(x[i, k] * w[o, k], over=k) + bias[o], scale))
+
+
+@tile.operator
+def convolution(n, x, w, *, stride=1, dilation=1, pad=1, zero=3):
+    h, width = (
+        (extent + 2 * pad - dilation * (taps - 1) - 1) // stride + 1
+        for extent, taps in zip(x.shape[1:3], w.shape[1:3], strict=True)
+    )
+    b, i, j, o = n.axes(x.shape[0], h, width, w.shape[0])
+    dy, dx, c = n.reduce_axes(*w.shape[1:])
+    element = x.padded(zero)[b, i * stride + dy * dilation - pad, j * stride + dx * dilation - pad, c] - zero
+    return n.compute("int8", (b, i, j, o), n.requantise(n.sum(element * w[o, dy, dx, c], over=(dy, dx, c)), 0.002))
+
+
+@convolution.cases
+def _(rng):
+    taps, stride, dilation, pad = (int(v) for v in rng.integers(1, (4, 4, 3, 3)))
+    reach = dilation * (taps - 1) + 1
+    b, h, w, c, o = (int(v) for v in rng.integers(1, (3, 9, 9, 20, 20)))
+    weights = bytes_of(rng, o, taps, taps, c)
+    image = tile.Spec("int8", (b, h + reach, w + reach, c))
+    numbers = {"stride": stride, "dilation": dilation, "pad": pad, "zero": int(rng.integers(-9, 9))}
+    return image, tile.Constant(weights) if rng.random() < 0.8 else tile.Spec("int8", weights.shape), numbers
+
+
+@pytest.mark.parametrize("kind", random_operators.KINDS)
+def test_random_operators_are_what_they_say(kind):
+    """On the reference interpreter, and on the functional simulator with races and poison watched."""
+    count = 0
+    for seed in range(25):
+        rng = np.random.default_rng([seed, list(random_operators.KINDS).index(kind)])
+        operator, tensors = random_operators.KINDS[kind](rng)
+        try:
+            program = operator.build(*tensors, config="npu64" if seed % 2 else "npu256")
+        except tile.KernelError as error:
+            assert "the vector unit has no such function" in str(error), f"seed {seed}"
+            continue
+        arrays = [getattr(one, "array", one) for one in tensors]
+        wanted = operator.wanted(tensors, arrays, {})
+        feeds = operator.feeds(tensors, arrays)
+        (interpreted,) = program.interpret(*feeds.values())
+        (found,) = program.session("fsim", check_races=True, poison=seed + 1).run(None, feeds)
+        np.testing.assert_array_equal(interpreted, wanted, f"seed {seed}")
+        np.testing.assert_array_equal(found, wanted, f"seed {seed}")
+        count += 1
+    assert count > 20
+
+
+def scalar(expression, place, arrays):
+    """The value of an expression at {loop: iteration}, one Python integer at a time."""
+    kind = type(expression).__name__
+    if kind == "Number":
+        return expression.value
+    if kind == "Load":
+        array = arrays[expression.source.name]
+        at = [p.constant + sum(place[loop] * factor for loop, factor in p.terms.items()) for p in expression.positions]
+        inside = all(0 <= one < extent for one, extent in zip(at, array.shape, strict=True))
+        return int(array[tuple(at)]) if inside else expression.source.pad
+    if kind == "Reduce":
+        found = [
+            scalar(expression.body, place | dict(zip(expression.over, point, strict=True)), arrays)
+            for point in itertools.product(*(range(loop.extent) for loop in expression.over))
+        ]
+        return {"sum": sum, "max": max, "min": min}[expression.kind](found)
+    values = [scalar(one, place, arrays) for one in expression.children]
+    if kind == "Requantise":
+        scaled = np.float32(values[0]) * np.float32(expression.scale)
+        return round(float(np.clip(scaled, expression.low, expression.high))) + expression.zero
+    return {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}[expression.name](*values)
+
+
+def test_the_derived_reference_is_the_scalar_meaning():
+    rng = np.random.default_rng(1)
+    x, w = bytes_of(rng, 1, 5, 4, 3), bytes_of(rng, 2, 3, 3, 3)
+    for traced in (convolution.trace(x, w, stride=2), convolution.trace(x, w, dilation=2, pad=2)):
+        (made,) = traced.computes
+        found = traced.evaluate([x, w])
+        for place in np.ndindex(found.shape):
+            assert found[place] == scalar(made.body, dict(zip(made.loops, place, strict=True)), {"x": x, "w": w})
+
+
+def test_convolution_equals_its_reference_on_all_devices():
+    outcome = tile.check(convolution, cases=15, config="npu64", seed=2)
+    assert outcome.cases["fsim"] == 15 and outcome.cycles["rtl"]
+
+
+@pytest.mark.parametrize("rows, inner, columns", [(64, 96, 80), (7, 200, 33)])
+def test_a_product_takes_the_cycles_of_the_compilers_own(rows, inner, columns):
+    rng = np.random.default_rng(3)
+    x, w, bias = bytes_of(rng, rows, inner), bytes_of(rng, columns, inner), rng.integers(-999, 999, columns)
+    program = dense.build(x, tile.Constant(w), tile.Constant(bias.astype(np.int32)), config="npu64")
+    session = program.session("sysc")
+    (found,) = session.run(None, {"x": x})
+    sums = x.astype(np.int64) @ w.T.astype(np.int64) + bias
+    wanted = np.clip(np.rint(sums.astype(np.float32) * np.float32(0.01)), -128, 127)
+    np.testing.assert_array_equal(found, wanted)
+    constants = {
+        "s": np.float32(0.01),
+        "one": np.float32(1),
+        "z": np.int8(0),
+        "w": w.T.copy(),
+        "b": bias.astype("int32"),
+    }
+    node = helper.make_node(
+        "QGemm", ["x", "s", "z", "w", "one", "z", "b", "one", "z"], ["y"], "gemm", domain="com.microsoft"
+    )
+    assert session.stats()["cycles"] == alone(node, constants, x, wanted)
+
+
+@pytest.mark.parametrize("stride, dilation, pad", [(1, 1, 1), (2, 1, 0), (1, 2, 2)])
+def test_a_convolution_takes_the_cycles_of_the_compilers_own(stride, dilation, pad):
+    rng = np.random.default_rng(4)
+    x, w = bytes_of(rng, 1, 12, 11, 20), bytes_of(rng, 24, 3, 3, 20)
+    program = convolution.build(x, tile.Constant(w), config="npu64", stride=stride, dilation=dilation, pad=pad, zero=0)
+    session = program.session("sysc")
+    (found,) = session.run(None, {"x": x})
+    constants = {"s": np.float32(0.002), "one": np.float32(1), "z": np.int8(0), "w": w.transpose(0, 3, 1, 2).copy()}
+    node = helper.make_node(
+        "QLinearConv",
+        ["x", "s", "z", "w", "one", "z", "one", "z"],
+        ["y"],
+        "conv",
+        strides=[stride] * 2,
+        dilations=[dilation] * 2,
+        pads=[pad] * 4,
+    )
+    own = alone(node, constants, x.transpose(0, 3, 1, 2).copy(), found.transpose(0, 3, 1, 2))
+    assert session.stats()["cycles"] == own
+
+
+def alone(node, constants, x, wanted):
+    """SystemC's cycles of a model of one operator, whose result is compared."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [value("x", TensorProto.INT8, x.shape)],
+        [value("y", TensorProto.INT8, wanted.shape)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    session = tessera.Session(helper.make_model(graph, opset_imports=opsets).SerializeToString(), "sysc", "npu64")
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], wanted)
+    return session.stats()["cycles"]
+
+
+def test_a_tuned_operator_is_no_slower():
+    x, w, bias = (tile.Spec("int8", (40, 60)), *map(tile.Constant, (np.ones((50, 60), np.int8), np.ones(50, np.int32))))
+    program = dense.build(x, w, bias, config="npu64")
+    outcome = program.tune(trials=8, judge="replay")
+    assert outcome.cycles <= outcome.default_cycles
+    (found,) = program.session("fsim").run(None, {"x": np.ones((40, 60), np.int8)})
+    assert (found == 1).all()
+
+
+def test_sums_with_constants_are_one_product():
+    @tile.operator
+    def gate(n, x, h, w, u, bias):
+        i, o = n.axes(x.shape[0], w.shape[1])
+        k = n.reduce_axes(x.shape[1])
+        q = n.reduce_axes(h.shape[1])
+        total = n.sum(x[i, k] * w[k, o], over=k) - n.sum(h[i, q] * u[o, q], over=q) + bias[o]
+        return n.compute("int8", (o, i), n.requantise(total, 0.004))
+
+    rng = np.random.default_rng(7)
+    x, h, w = bytes_of(rng, 5, 20), bytes_of(rng, 5, 9), bytes_of(rng, 20, 7)
+    u, bias = np.clip(bytes_of(rng, 7, 9), -127, 127), rng.integers(-999, 999, 7).astype(np.int32)
+    program = gate.build(x, h, *map(tile.Constant, (w, u, bias)), config="npu64")
+    (found,) = program.session("fsim", check_races=True).run(None, {"x": x, "h": h})
+    x, h, w, u = (one.astype(np.int64) for one in (x, h, w, u))
+    sums = (x @ w - h @ u.T + bias).astype(np.float32) * np.float32(0.004)
+    np.testing.assert_array_equal(found, np.clip(np.rint(sums), -128, 127).T)
+    assert sum(layer["op"] == "MatMulInteger" for layer in program.session("fsim").info()["layers"]) == 1
+
+
+def test_what_the_npu_has_no_form_for_runs_on_the_host():
+    """Distances of all pairs: three products on the NPU, which the host adds."""
+
+    @tile.operator
+    def distances(n, x, y):
+        i, j = n.axes(x.shape[0], y.shape[0])
+        k = n.reduce_axes(x.shape[1])
+        own = n.sum(x[i, k] * x[i, k], over=k) + n.sum(y[j, k] * y[j, k], over=k)
+        return n.compute(
+            "uint8", (i, j), n.requantise(own - n.sum(x[i, k] * y[j, k], over=k) * 2, 0.001, dtype="uint8")
+        )
+
+    rng = np.random.default_rng(8)
+    x, y = bytes_of(rng, 6, 11), bytes_of(rng, 4, 11)
+    with pytest.raises(tile.KernelError, match="are joined as int32"):
+        distances.build(x, y, config="npu64")
+    program = distances.build(x, y, config="npu64", host=True)
+    (found,) = program.session("fsim").run(None, {"x": x, "y": y})
+    wanted = ((x[:, None].astype(np.int64) - y[None]) ** 2).sum(-1)
+    np.testing.assert_array_equal(found, np.clip(np.rint(wanted.astype(np.float32) * np.float32(0.001)), 0, 255))
+    layers = program.session("fsim").info()["layers"]
+    assert [layer["placement"] for layer in layers].count("npu") == 3
+    assert program.host and program.host[0].startswith("test_operators.py:")
+
+
+def wrong(function):
+    with pytest.raises(tile.KernelError) as caught:
+        tile.operator(function).build(*(np.zeros((4, 5), np.int8) for _ in range(3)), config="npu64")
+    return str(caught.value)
+
+
+def test_errors_name_the_line_and_the_term():
+    def three(n, x, y, z):
+        i, j = n.axes(4, 5)
+        return n.compute("int8", (i, j), n.requantise(x[i, j] * y[i, j] * z[i, j], 0.1))
+
+    def int32s(n, x, y, z):
+        i, j = n.axes(4, 4)
+        k = n.reduce_axes(5)
+        total = n.sum(x[i, k] * y[j, k], over=k) + n.sum(x[i, k] * x[i, k], over=k)
+        return n.compute("int8", (i, j), n.requantise(total, 0.1))
+
+    def outside(n, x, y, z):
+        i, j = n.axes(4, 5)
+        return n.compute("int8", (i, j), x[i + 1, j])
+
+    def wide(n, x, y, z):
+        i, j = n.axes(4, 5)
+        return n.compute("int8", (i, j), x[i, j] + y[i, j])
+
+    def free(n, x, y, z):
+        i, k = n.axes(4, 5)
+        return n.compute("int8", i, x[i, k])
+
+    def data(n, x, y, z):
+        i, j = n.axes(4, 5)
+        return n.compute("int8", (i, j), x[y[i, j], j])
+
+    def rows(n, x, y, z):
+        i, j = n.axes(4, 4)
+        k = n.reduce_axes(5)
+        bias = n.constant(np.arange(4))
+        return n.compute("int8", (i, j), n.requantise(n.sum(x[i, k] * y[j, k], over=k) + bias[i], 0.1))
+
+    def truth(n, x, y, z):
+        i, j = n.axes(4, 5)
+        return n.compute("int8", (i, j), x[i, j] if x[i, j] > 0 else y[i, j])
+
+    for function, message in (
+        (three, "requantise((x[i, j] * y[i, j]) * z[i, j], 0.10000000149011612): joins 3 tensors"),
+        (int32s, "are joined as int32; the vector unit joins bytes"),
+        (outside, "axis 0 of 'x': i + 1 is 1 to 4, not inside of 0 to 3"),
+        (wide, "x[i, j] + y[i, j]: is -256 to 254, and int8 is -128 to 127; clip or requantise it"),
+        (free, "x[i, k] depends on k, over which nothing sums"),
+        (data, "a position does not depend on data, and y[i, j] does"),
+        (rows, "its constant constant1[i] changes along i; one for each output channel (here: j)"),
+        (truth, "where(condition, a, b) chooses between elements"),
+    ):
+        told = wrong(function)
+        line = next(n for n in range(40) if f":{function.__code__.co_firstlineno + n}:" in told)
+        assert told.startswith("test_operators.py:") and message in told and 1 <= line < 7, told
+
+
+# --- in models
+
+
+@tile.operator
+def swish(n, x, *, x_scale=0.1, x_zero=0, output_scale=0.1, output_zero=0):
+    loops = [n.axes(extent) for extent in x.shape]
+    value = (np.arange(-128, 128) - x_zero) * x_scale
+    table = np.rint(value / (1 + np.exp(-value)) / output_scale) + output_zero
+    return n.compute("int8", loops, n.lookup(np.clip(table, -128, 127).astype(int), x[tuple(loops)]))
+
+
+@pytest.fixture
+def registered():
+    tile.register("my.lab::Swish", swish)
+    yield
+    tile.unregister("my.lab::Swish")
+
+
+def network(nodes, results):
+    """float image -> convolution in QDQ form -> nodes -> q, all int8."""
+    rng = np.random.default_rng(5)
+    constants = {
+        "s": np.float32(0.05),
+        "z": np.int8(0),
+        "w": bytes_of(rng, 8, 3, 3, 3),
+        "ws": np.float32(0.01),
+        "cs": np.float32(0.2),
+        "ss": np.float32(0.1),
+    }
+    front = [
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "z"], ["wd"]),
+        helper.make_node("Conv", ["d", "wd"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["c", "cs", "z"], ["cq"]),
+        helper.make_node("DequantizeLinear", ["cq", "cs", "z"], ["cd"]),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        front + nodes,
+        "g",
+        [value("q", TensorProto.INT8, [1, 3, 8, 8])],
+        [value(name, TensorProto.INT8, [1, 8, 8, 8]) for name in results],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my.lab", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def ran(model, device="sysc"):
+    session = tessera.Session(model.SerializeToString(), device, "npu64")
+    return session.run(None, {"q": bytes_of(np.random.default_rng(6), 1, 3, 8, 8)})[0], session
+
+
+def expected(model):
+    """By the convolution alone, and NumPy."""
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    del plain.graph.node[4:]
+    plain.graph.output[0].name = "cq"
+    cq = ran(plain, "fsim")[0]
+    value = cq * 0.2
+    return np.clip(np.rint(value / (1 + np.exp(-value)) / 0.1), -128, 127)
+
+
+def test_an_operator_between_dequantise_and_quantise_is_fused(registered):
+    """With the convolution in front of it: no layer of its own, no copies."""
+    model = network(
+        [
+            helper.make_node("Swish", ["cd"], ["sw"], "act", domain="my.lab"),
+            helper.make_node("QuantizeLinear", ["sw", "ss", "z"], ["sq"]),
+        ],
+        ["sq"],
+    )
+    found, session = ran(model)
+    np.testing.assert_array_equal(found, expected(model))
+    (layer,) = session.stats()["layers"]
+    assert layer["op"] == "QLinearConv+Lookup"
+    assert any(node.startswith("act/test_operators.py:") for node in layer["nodes"])
+
+
+def test_an_operator_replaces_a_pattern():
+    @tile.pattern
+    def spelled_out(p, x, scale, zero, output_scale, output_zero):
+        value = p.DequantizeLinear(x, scale, zero)
+        return p.QuantizeLinear(p.Mul(value, p.Sigmoid(value)), output_scale, output_zero)
+
+    asked = []
+
+    def match(x, scale, zero, output_scale, output_zero):
+        asked.append(x)
+        return {"x_scale": float(scale), "output_scale": float(output_scale)} if x.dtype == "int8" else None
+
+    model = network(
+        [
+            helper.make_node("Sigmoid", ["cd"], ["sg"]),
+            helper.make_node("Mul", ["sg", "cd"], ["m"], "mul"),
+            helper.make_node("QuantizeLinear", ["m", "ss", "z"], ["sq"], "last"),
+        ],
+        ["sq"],
+    )
+    tile.replace(spelled_out, swish, match)
+    try:
+        found, session = ran(model)
+    finally:
+        tile.unregister(spelled_out)
+    np.testing.assert_array_equal(found, expected(model))
+    assert asked[0].shape == (1, 8, 8, 8)
+    (layer,) = session.stats()["layers"]
+    assert layer["op"] == "QLinearConv+Lookup" and any(node.startswith("last/") for node in layer["nodes"])
+
+
+def test_operators_stay_where_a_kernel_does_not_fit():
+    @tile.pattern
+    def sigmoid(p, x, scale, zero, output_scale, output_zero):
+        return p.QuantizeLinear(p.Sigmoid(p.DequantizeLinear(x, scale, zero)), output_scale, output_zero)
+
+    @tile.kernel
+    def large(k, x):
+        k.out(10**6, 16)
+
+    model = network(
+        [
+            helper.make_node("Sigmoid", ["cd"], ["sg"], "sigmoid"),
+            helper.make_node("QuantizeLinear", ["sg", "ss", "z"], ["sq"]),
+        ],
+        ["sq"],
+    )
+    wanted = ran(model)[0]
+    tile.replace(sigmoid, large)
+    try:
+        found, session = ran(model)
+    finally:
+        tile.unregister(sigmoid)
+    np.testing.assert_array_equal(found, wanted)
+    assert not any("large" in layer["name"] for layer in session.stats()["layers"])
+
+
+def test_errors_of_models_name_the_node(registered):
+    behind = helper.make_node("QuantizeLinear", ["sw", "ss", "z"], ["sq"])
+    node = helper.make_node("Swish", ["c"], ["sw"], "act", domain="my.lab")
+    with pytest.raises(tile.KernelError, match="node 'act' .*: its input 'c' is float and comes of no Dequantize"):
+        tile.embed(network([node, behind], ["sq"]), "npu64")
+    node = helper.make_node("Swish", ["cd"], ["sw"], "act", domain="my.lab")
+    with pytest.raises(tile.KernelError, match="node 'act' .*: its result 'sw' is read by something else"):
+        tile.embed(network([node], ["sw"]), "npu64")
+    tile.register("my.lab::Swish", dense)
+    with pytest.raises(tile.KernelError, match="node 'act' .* 'dense' has no parameter 'output_scale'"):
+        tile.embed(network([node, behind], ["sq"]), "npu64")
