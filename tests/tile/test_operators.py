@@ -2,7 +2,9 @@
 """@tile.operator: what it becomes against what each element is said to be, and against NumPy written otherwise; its
 cycles beside the compiler's own operators; its errors; in models."""
 
+import importlib.util
 import itertools
+import pathlib
 
 import numpy as np
 import onnx
@@ -109,6 +111,16 @@ def test_the_derived_reference_is_the_scalar_meaning():
 def test_convolution_equals_its_reference_on_all_devices():
     outcome = tile.check(convolution, cases=15, config="npu64", seed=2)
     assert outcome.cases["fsim"] == 15 and outcome.cycles["rtl"]
+
+
+@pytest.mark.parametrize("name", ["convolution", "convolution3d", "correlation", "enlarge"])
+def test_examples_equal_what_they_say(name):
+    file = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "kernels" / "operators.py"
+    spec = importlib.util.spec_from_file_location("operators", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    outcome = tile.check(getattr(module, name), cases=8, config="npu256", devices={"fsim": 8, "sysc": 1}, seed=3)
+    assert outcome.cases["fsim"] == 8
 
 
 @pytest.mark.parametrize("rows, inner, columns", [(64, 96, 80), (7, 200, 33)])
