@@ -192,9 +192,9 @@ class Replay {
       first -= std::min(first, step);
     }
     const auto begin = words_.begin();
-    const auto later = std::upper_bound(begin + static_cast<std::ptrdiff_t>(first),
-                                        begin + static_cast<std::ptrdiff_t>(end), offer,
-                                        [](int64_t at, const Word& w) { return at < w.request; });
+    const auto later =
+        std::upper_bound(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(end), offer,
+                         [](int64_t at, const Word& w) { return at < w.request; });
     return later == begin ? 0 : std::prev(later)->end;
   }
 

@@ -157,9 +157,9 @@ class Memory {
 
 /// What an instruction waits for and whether others wait for it.
 struct Plan {
-  int engine = -1;      // -1: executed by FETCH
-  int32_t number = 0;   // on its engine, from 1
-  Clock wait{};         // per engine: the instruction to wait for, 0: none
+  int engine = -1;     // -1: executed by FETCH
+  int32_t number = 0;  // on its engine, from 1
+  Clock wait{};        // per engine: the instruction to wait for, 0: none
   bool signal = false;
 };
 

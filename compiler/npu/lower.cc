@@ -76,8 +76,7 @@ void NestLowering::find_attaches() {
   for (int o = 0; o < schedule::kOperands; ++o) {
     const auto operand = static_cast<Operand>(o);
     for (int d = 0; d < schedule::kDims; ++d)
-      indexed_[static_cast<size_t>(o)][static_cast<size_t>(d)] =
-          schedule::indexes(nest_, operand, static_cast<Dim>(d));
+      indexed_[static_cast<size_t>(o)][static_cast<size_t>(d)] = schedule::indexes(nest_, operand, static_cast<Dim>(d));
     if (!schedule::fetched(nest_, operand)) continue;
     const int attach = schedule::attach_of(nest_, schedule_, operand);
     for (int i = 0; i < attach; ++i) {
