@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <vector>
 
@@ -24,19 +23,22 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kDigest = 32;
+using Digest = std::array<uint8_t, kDigest>;
 
-std::array<uint8_t, kDigest> digest(const char* data, size_t bytes) {
+Digest digest(const char* data, size_t bytes) {
   return llvm::BLAKE3::hash<kDigest>(llvm::ArrayRef(reinterpret_cast<const uint8_t*>(data), bytes));
 }
 
-std::string content_of(const fs::path& path) {
+/// What stands behind the digest of a file; nothing where the file is none of ours.
+std::optional<std::string> content_of(const fs::path& path, Digest& expected) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
-  const auto bytes = static_cast<std::streamoff>(in.tellg());
-  if (!in || bytes <= 0) return {};
-  std::string content(static_cast<size_t>(bytes), '\0');
+  const auto bytes = static_cast<std::streamoff>(in.tellg()) - static_cast<std::streamoff>(kDigest);
+  if (!in || bytes < 0) return std::nullopt;
   in.seekg(0);
+  in.read(reinterpret_cast<char*>(expected.data()), kDigest);
+  std::string content(static_cast<size_t>(bytes), '\0');
   in.read(content.data(), bytes);
-  return in ? content : "";
+  return in ? std::optional(std::move(content)) : std::nullopt;
 }
 
 }  // namespace
@@ -68,13 +70,11 @@ bool FileCache::usable() const {
 std::optional<std::string> FileCache::find(const std::string& key) const {
   if (!usable()) return std::nullopt;
   const fs::path path = folder_ / (key + extension_);
-  std::string content = content_of(path);
-  if (content.size() < kDigest) return std::nullopt;
-  const auto expected = digest(content.data() + kDigest, content.size() - kDigest);
-  if (std::memcmp(expected.data(), content.data(), kDigest) != 0) return std::nullopt;
+  Digest expected;
+  std::optional<std::string> content = content_of(path, expected);
+  if (!content || digest(content->data(), content->size()) != expected) return std::nullopt;
   std::error_code ignored;
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-  content.erase(0, kDigest);
   return content;
 }
 

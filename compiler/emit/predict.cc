@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <iterator>
-#include <optional>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -29,16 +28,33 @@ constexpr int64_t kStoreOverlap = 8;   // that the next STORE is taken before th
 constexpr int64_t kStoreResponse = 2;  // from the last beat to the completion, beside DRAM's latency
 constexpr int64_t kEnd = 4;            // from the last completion to the end of the program
 
+constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+
 struct Engine {
-  std::vector<size_t> program;       // its instructions
+  std::vector<uint32_t> program;     // its instructions
   size_t dispatched = 0, taken = 0;  // how many of them
+  size_t depth = 0;                  // of its queue
   std::vector<int64_t> arrivals;     // when they reach the queue
   std::vector<int64_t> takes;
   std::vector<int64_t> signals;
-  int64_t free = 0;              // the earliest cycle in which the next instruction may be taken
-  int64_t end = 0;               // the last cycle of work of the instruction before
-  int64_t complete = 0;          // the completion of the instruction before
-  std::optional<int64_t> ready;  // when the signals count that the next instruction waits for, once that is known
+  int64_t free = 0;          // the earliest cycle in which the next instruction may be taken
+  int64_t end = 0;           // the last cycle of work of the instruction before
+  int64_t complete = 0;      // the completion of the instruction before
+  int64_t ready = kUnknown;  // when the signals count that the next instruction waits for
+  int64_t take = 0;          // the cycle in which the next instruction is taken
+  int64_t moves = kUnknown;  // and that in which its work meets others'; unknown: it cannot be taken yet
+};
+
+constexpr uint8_t kFetch = isa::kEngines;  // in an engine's place
+
+/// What an instruction waits for, as numbers of signals of engines, and which engine it is for.
+struct Conditions {
+  struct Signal {
+    uint32_t number = 0;
+    uint8_t engine = 0;
+  };
+  std::array<Signal, std::tuple_size_v<decltype(isa::Header::waits)>> waits;
+  uint8_t count = 0, target = kFetch;
 };
 
 /// A word of the program: when FETCH requests it, and the cycle after its last beat.
@@ -67,8 +83,10 @@ class Replay {
                                             : config.axi_bytes),
         cost_(dram.cost),
         in_flight_(std::max(1, config.reads_in_flight)),
-        writes_in_flight_(std::max(1, config.writes_in_flight)) {
+        writes_in_flight_(std::max(1, config.writes_in_flight)),
+        places_(timing::load::runs_waiting(config)) {
     number_waits();
+    moved_.reserve(engine(isa::Engine::kLoad).program.size());
     words_.reserve(headers.size());
     for (int64_t k = 0; k < timing::fetch::kWordsAhead; ++k) request_word(0);
   }
@@ -76,11 +94,15 @@ class Replay {
   /// Always the engine that is first in time, so that uses of the bus and of ports meet in about the order of time.
   Prediction run() {
     for (;;) {
-      const std::optional<Turn> turn = first_turn();
-      if (dispatchable() && (!turn || dispatched_ <= turn->moves)) {
+      size_t first = 0;
+      for (size_t k = 1; k < engines_.size(); ++k) {
+        if (engines_[k].moves < engines_[first].moves) first = k;
+      }
+      const int64_t moves = engines_[first].moves;
+      if (dispatched_ <= moves && dispatchable()) {
         dispatch();
-      } else if (turn) {
-        take(*turn);
+      } else if (moves != kUnknown) {
+        take(first);
       } else {
         return result();
       }
@@ -88,13 +110,6 @@ class Replay {
   }
 
  private:
-  /// The next instruction of an engine: the cycle in which it is taken, and that in which its work meets others'.
-  struct Turn {
-    size_t engine;
-    int64_t take;
-    int64_t moves;
-  };
-
   Engine& engine(isa::Engine engine) { return engines_[static_cast<size_t>(engine)]; }
 
   /// Cycles of the bus that so many beats take at the memory's bandwidth.
@@ -108,49 +123,55 @@ class Replay {
   /// What each instruction waits for, as numbers of signals from the start: the latest counts that the 16 bits can
   /// mean, as the stream is a topological order.
   void number_waits() {
-    waits_.resize(headers_.size());
     conditions_.resize(headers_.size());
     std::array<int64_t, isa::kEngines> signals{};
     for (size_t i = 0; i < headers_.size(); ++i) {
       const isa::Header& header = headers_[i];
-      waits_[i].fill(0);
-      conditions_[i] = 0;
+      Conditions& conditions = conditions_[i];
       for (const isa::Wait& wait : header.waits) {
         if (!wait.enable) continue;
-        ++conditions_[i];
         const int64_t count = signals[static_cast<size_t>(wait.engine)];
-        auto& number = waits_[i][static_cast<size_t>(wait.engine)];
-        number = std::max(number, count - static_cast<uint16_t>(count - wait.count));
+        const int64_t number = std::max<int64_t>(0, count - static_cast<uint16_t>(count - wait.count));
+        conditions.waits[conditions.count++] = {static_cast<uint32_t>(number), static_cast<uint8_t>(wait.engine)};
       }
       const auto target = works_[i]->engine;
       if (!target) continue;
-      engine(*target).program.push_back(i);
-      if (header.signal) ++signals[static_cast<size_t>(*target)];
+      conditions.target = static_cast<uint8_t>(*target);
+      engines_[conditions.target].program.push_back(static_cast<uint32_t>(i));
+      if (header.signal) ++signals[conditions.target];
+    }
+    for (size_t k = 0; k < engines_.size(); ++k) {
+      Engine& e = engines_[k];
+      e.depth = static_cast<size_t>(config_.queue_depth(static_cast<isa::Engine>(k)));
+      e.arrivals.reserve(e.program.size());
+      e.takes.reserve(e.program.size());
+      e.signals.reserve(static_cast<size_t>(signals[k]));
     }
   }
 
   /// The first cycle in which an instruction's conditions may hold, those last that hold last: the signals that it
-  /// waits for count then, and the last one has been looked at; nothing while they are not known.
-  std::optional<int64_t> ready_at(size_t i) const {
+  /// waits for count then, and the last one has been looked at.
+  int64_t ready_at(size_t i) const {
+    const Conditions& conditions = conditions_[i];
     int64_t ready = 0;
-    for (size_t e = 0; e < engines_.size(); ++e) {
-      const int64_t number = waits_[i][e];
+    for (size_t k = 0; k < conditions.count; ++k) {
+      const auto [number, e] = conditions.waits[k];
       if (number < 1) continue;
-      if (static_cast<int64_t>(engines_[e].signals.size()) < number) return std::nullopt;
-      ready = std::max(ready, engines_[e].signals[static_cast<size_t>(number - 1)] + timing::queue::kSignal);
+      if (engines_[e].signals.size() < number) return kUnknown;
+      ready = std::max(ready, engines_[e].signals[number - 1] + timing::queue::kSignal);
     }
-    return ready + (conditions_[i] > 0 ? timing::queue::kCondition : 0);
+    return ready + (conditions.count > 0 ? timing::queue::kCondition : 0);
   }
 
   /// Whether the next instruction's queue is known to have room.
   bool dispatchable() const {
     if (fetched_ == headers_.size()) return false;
-    const auto target = works_[fetched_]->engine;
-    if (!target) {
+    const uint8_t target = conditions_[fetched_].target;
+    if (target == kFetch) {
       return std::all_of(engines_.begin(), engines_.end(), [](const Engine& e) { return e.taken == e.dispatched; });
     }
-    const Engine& e = engines_[static_cast<size_t>(*target)];
-    return e.dispatched < e.takes.size() + static_cast<size_t>(config_.queue_depth(*target));
+    const Engine& e = engines_[target];
+    return e.dispatched < e.takes.size() + e.depth;
   }
 
   /// Books the next word of the program, which FETCH requests in cycle `at`. Words come in order.
@@ -164,61 +185,70 @@ class Replay {
   /// The cycle after the last word that was requested before a burst that LOAD offers in cycle `offer`: read beats come
   /// in the order of the requests, and FETCH's come first.
   int64_t behind_words(int64_t offer) const {
+    // It is one of the last as a rule.
+    size_t first = words_.size(), end = first;
+    for (size_t step = 1; first > 0 && words_[first - 1].request > offer; step *= 2) {
+      end = first;
+      first -= std::min(first, step);
+    }
+    const auto begin = words_.begin();
     const auto later =
-        std::upper_bound(words_.begin(), words_.end(), offer, [](int64_t at, const Word& w) { return at < w.request; });
-    return later == words_.begin() ? 0 : std::prev(later)->end;
+        std::upper_bound(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(end), offer,
+                         [](int64_t at, const Word& w) { return at < w.request; });
+    return later == begin ? 0 : std::prev(later)->end;
   }
 
   /// Dispatches the next instruction where its queue has room. FETCH then requests one more word.
   void dispatch() {
-    const auto target = works_[fetched_]->engine;
+    const uint8_t target = conditions_[fetched_].target;
     const int64_t in_register = std::max(words_[fetched_].end, dispatched_);
     request_word(in_register + 1);
     dispatched_ = in_register + timing::fetch::kCheck;
-    if (target) {
-      Engine& e = engine(*target);
-      const auto depth = static_cast<size_t>(config_.queue_depth(*target));
-      if (e.dispatched >= depth) dispatched_ = std::max(dispatched_, e.takes[e.dispatched - depth] + 1);
+    if (target != kFetch) {
+      Engine& e = engines_[target];
+      if (e.dispatched >= e.depth) dispatched_ = std::max(dispatched_, e.takes[e.dispatched - e.depth] + 1);
       e.arrivals.push_back(dispatched_ + timing::queue::kVisible);
-      ++e.dispatched;
+      __builtin_prefetch(works_[fetched_]);  // it is taken soon
+      __builtin_prefetch(&works_[fetched_]->duration.alone);
+      if (e.taken == e.dispatched++) find_turn(target);
     } else {
-      last_ = std::max({last_, ready_at(fetched_).value_or(0), dispatched_});
+      const int64_t ready = ready_at(fetched_);
+      last_ = std::max({last_, ready == kUnknown ? 0 : ready, dispatched_});
     }
     ++fetched_;
   }
 
-  /// The engine whose next instruction is first; nothing when none can be taken yet.
-  std::optional<Turn> first_turn() {
-    std::optional<Turn> first;
-    for (size_t k = 0; k < engines_.size(); ++k) {
-      Engine& e = engines_[k];
-      if (e.taken == e.dispatched) continue;
-      if (!e.ready) e.ready = ready_at(e.program[e.taken]);
-      if (!e.ready) continue;
-      const int64_t looks = conditions_[e.program[e.taken]] * timing::queue::kCondition;
-      const int64_t take = std::max({e.arrivals[e.taken] + looks, *e.ready, e.free});
-      // What LOAD takes moves later.
-      const int64_t moves = k == static_cast<size_t>(isa::Engine::kLoad) ? std::max(take + latency_, e.end) : take;
-      if (!first || moves < first->moves) first = {k, take, moves};
-    }
-    return first;
+  /// When an engine takes its next instruction.
+  void find_turn(size_t k) {
+    Engine& e = engines_[k];
+    e.moves = kUnknown;
+    if (e.taken == e.dispatched) return;
+    const uint32_t i = e.program[e.taken];
+    if (e.ready == kUnknown) e.ready = ready_at(i);
+    if (e.ready == kUnknown) return;
+    const int64_t looks = conditions_[i].count * timing::queue::kCondition;
+    e.take = std::max({e.arrivals[e.taken] + looks, e.ready, e.free});
+    // What LOAD takes moves later.
+    e.moves = k == static_cast<size_t>(isa::Engine::kLoad) ? std::max(e.take + latency_, e.end) : e.take;
   }
 
-  void take(const Turn& turn) {
-    Engine& e = engines_[turn.engine];
+  void take(size_t k) {
+    Engine& e = engines_[k];
     const size_t i = e.program[e.taken++];
-    e.ready.reset();
-    e.takes.push_back(turn.take);
-    const int64_t complete = work(static_cast<isa::Engine>(turn.engine), *works_[i], turn.take, tags_[i]);
+    e.ready = kUnknown;
+    e.takes.push_back(e.take);
+    const int64_t complete = work(static_cast<isa::Engine>(k), *works_[i], e.take, tags_[i]);
     if (headers_[i].signal) e.signals.push_back(complete);
     last_ = std::max(last_, complete);
+    // Its signal may be waited for, and its work may have delayed LOAD and STORE.
+    for (size_t other = 0; other < engines_.size(); ++other) find_turn(other);
   }
 
   /// What an instruction does that its engine takes in cycle `take`; the cycle of its completion. What engines do
   /// depends on the operands and steps of isa.toml alone; what has none of either is a FENCE.
   int64_t work(isa::Engine which, const Work& work, int64_t take, uint32_t layer) {
     Engine& e = engine(which);
-    if (work.touches.empty()) return e.free = std::max(take + 1, e.end);
+    if (work.idle) return e.free = std::max(take + 1, e.end);
     switch (which) {
       case isa::Engine::kGemm: return multiply(work, e, take, work.duration, layer);
       case isa::Engine::kAlu: return compute(work, e, take, work.duration, layer);
@@ -272,7 +302,7 @@ class Replay {
     const int64_t begin = std::max(came, std::max(leave + timing::load::kStart, e.end) + d.border.ahead);
     // As many bursts may be outstanding, words of the program among them; as many runs may wait.
     const int64_t window = std::max(((d.bursts + words_before(e)) * read_ + slots(d.beats, d.bursts)) / in_flight_,
-                                    d.waiting * read_ / timing::load::runs_waiting(config_));
+                                    d.waiting * read_ / places_);
     const int64_t busy = d.engine - d.border.ahead;
     const bool inp = work.writes_inp;
     const int64_t waited = store_waits(begin);
@@ -293,8 +323,7 @@ class Replay {
     }
     e.free = std::max(take + 1, leave);
     worked(isa::Engine::kLoad, take, e.end + 1, layer);
-    moved_.push_front({begin, e.end, d.runs});
-    if (moved_.size() > static_cast<size_t>(timing::load::runs_waiting(config_))) moved_.pop_back();
+    moved_.push_back({begin, e.end, d.runs});
     return e.end;
   }
 
@@ -318,10 +347,12 @@ class Replay {
 
   /// When a run of LOAD that is ready to leave finds room behind the older ones.
   int64_t run_leaves(int64_t ready) const {
-    const int64_t places = timing::load::runs_waiting(config_);
-    for (int64_t ahead = 0; const Moved& older : moved_) {
-      if (ahead + older.runs > places) {
-        const int64_t rest = places - ahead;  // of its runs that may still wait
+    const size_t kept = moved_.size() - std::min(moved_.size(), static_cast<size_t>(places_));
+    int64_t ahead = 0;
+    for (size_t k = moved_.size(); k > kept; --k) {
+      const Moved& older = moved_[k - 1];
+      if (ahead + older.runs > places_) {
+        const int64_t rest = places_ - ahead;  // of its runs that may still wait
         return std::max(ready, older.end - (older.end - older.begin) * rest / older.runs);
       }
       ahead += older.runs;
@@ -389,13 +420,13 @@ class Replay {
   int64_t bandwidth_;       // of DRAM
   const isa::DramCost& cost_;
   int64_t in_flight_, writes_in_flight_;
+  const int64_t places_;  // of LOAD's runs that wait for data
 
   std::array<Engine, isa::kEngines> engines_;
-  std::vector<std::array<int64_t, isa::kEngines>> waits_;
-  std::vector<int64_t> conditions_;              // how many an instruction has
+  std::vector<Conditions> conditions_;           // by instruction
   Ledger bus_, acc_;                             // ACC: its port of reads
   Ledger alu_writes_, load_writes_, alu_reads_;  // of INP's second port
-  std::deque<Moved> moved_;                      // of LOAD, newest first
+  std::vector<Moved> moved_;                     // of LOAD, newest last
   int64_t behind_ = 0;                           // groups of padding behind its last data
   bool paced_ = false;                           // what LOAD works on waits for answers, and then for a port
   bool short_runs_ = false;                      // what STORE works on waits for answers

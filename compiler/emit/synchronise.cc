@@ -16,8 +16,9 @@ namespace tessera::emit {
 
 namespace {
 
-/// For each engine the number of its instructions that are known to be complete.
-using Clock = std::array<uint32_t, isa::kEngines>;
+/// For each engine the number of its instructions that are known to be complete. Signed: every processor takes the
+/// larger of such numbers four at a time.
+using Clock = std::array<int32_t, isa::kEngines>;
 
 void merge(Clock& clock, const Clock& other) {
   for (size_t e = 0; e < clock.size(); ++e) clock[e] = std::max(clock[e], other[e]);
@@ -28,7 +29,7 @@ class Memory {
  public:
   /// Records an access by the number-th (from 1) instruction of an engine; raises `needed` to what must be complete
   /// before.
-  void access(int64_t begin, int64_t end, bool write, size_t engine, uint32_t number, Clock& needed) {
+  void access(int64_t begin, int64_t end, bool write, size_t engine, int32_t number, Clock& needed) {
     if (begin >= end) return;
     if (write)
       this->write(begin, end, engine, number, needed);
@@ -48,7 +49,7 @@ class Memory {
   };
   static constexpr size_t kBlock = 64;  // segments of a block at most
 
-  void write(int64_t begin, int64_t end, size_t engine, uint32_t number, Clock& needed) {
+  void write(int64_t begin, int64_t end, size_t engine, int32_t number, Clock& needed) {
     const At first = first_from(begin);
     bool any = false;
     for (At at = first; !is_end(at) && segment(at).begin < end; at = next(at)) {
@@ -70,7 +71,7 @@ class Memory {
     erase_between(next(kept), end);
   }
 
-  void read(int64_t begin, int64_t end, size_t engine, uint32_t number, Clock& needed) {
+  void read(int64_t begin, int64_t end, size_t engine, int32_t number, Clock& needed) {
     At at = first_from(begin);
     for (int64_t from = begin; from < end;) {
       if (is_end(at) || segment(at).begin > from) {
@@ -157,9 +158,9 @@ class Memory {
 
 /// What an instruction waits for and whether others wait for it.
 struct Plan {
-  int engine = -1;      // -1: executed by FETCH
-  uint32_t number = 0;  // on its engine, from 1
-  Clock wait{};         // per engine: the instruction to wait for, 0: none
+  int engine = -1;     // -1: executed by FETCH
+  int32_t number = 0;  // on its engine, from 1
+  Clock wait{};        // per engine: the instruction to wait for, 0: none
   bool signal = false;
 };
 
@@ -176,14 +177,14 @@ class Dependences {
     if (!work.engine) return;
     const auto self = static_cast<size_t>(*work.engine);
     plan.engine = static_cast<int>(self);
-    plan.number = static_cast<uint32_t>(queue_[self].size()) + 1;
+    plan.number = static_cast<int32_t>(queue_[self].size()) + 1;
     Clock known = started_[self].empty() ? Clock{} : started_[self].back();
     known[self] = plan.number - 1;
     const Clock candidates = unknown(touched(work, self, plan.number), known);
     plan.wait = without_implied(candidates);
     for (size_t e = 0; e < candidates.size(); ++e) {
       if (candidates[e] != 0) merge(known, once_complete(e, candidates[e]));
-      if (plan.wait[e] != 0) plans_[queue_[e][plan.wait[e] - 1]].signal = true;
+      if (plan.wait[e] != 0) plans_[queue_[e][place_of(plan.wait[e])]].signal = true;
     }
     queue_[self].push_back(plans_.size() - 1);
     started_[self].push_back(known);
@@ -198,7 +199,7 @@ class Dependences {
 
  private:
   /// By engine: the last instruction that must be complete before this one touches what it touches; 0: none.
-  Clock touched(const Work& work, size_t self, uint32_t number) {
+  Clock touched(const Work& work, size_t self, int32_t number) {
     Clock needed{};
     for (const Touch& touch : work.touches) {
       const int slide = touch.memory - isa::kSpaces - kFirstSlide;
@@ -224,18 +225,21 @@ class Dependences {
   /// Those of the candidates that no other one implies; of two that imply each other the later one stays.
   Clock without_implied(const Clock& candidates) const {
     Clock needed = candidates;
-    for (size_t e = 0; e < needed.size(); ++e) {
+    const auto wanted = std::count_if(needed.begin(), needed.end(), [](int32_t number) { return number != 0; });
+    for (size_t e = 0; wanted > 1 && e < needed.size(); ++e) {
       for (size_t other = 0; other < needed.size() && needed[e] != 0; ++other) {
         if (other == e || needed[other] == 0) continue;
-        if (started_[other][candidates[other] - 1][e] >= needed[e]) needed[e] = 0;
+        if (started_[other][place_of(candidates[other])][e] >= needed[e]) needed[e] = 0;
       }
     }
     return needed;
   }
 
+  static size_t place_of(int32_t number) { return static_cast<size_t>(number) - 1; }
+
   /// What is complete once the number-th instruction of an engine is.
-  Clock once_complete(size_t engine, uint32_t number) const {
-    Clock clock = started_[engine][number - 1];
+  Clock once_complete(size_t engine, int32_t number) const {
+    Clock clock = started_[engine][place_of(number)];
     clock[engine] = std::max(clock[engine], number);
     return clock;
   }
@@ -278,7 +282,7 @@ class Writer {
     if (plan.engine >= 0) {
       for (size_t e = 0; e < plan.wait.size(); ++e) {
         // A wait for an instruction before the last barrier is already served by it.
-        if (plan.wait[e] > passed_[e]) wait_on(header, e, count_[e][plan.wait[e] - 1]);
+        if (plan.wait[e] > passed_[e]) wait_on(header, e, count_[e][static_cast<size_t>(plan.wait[e]) - 1]);
       }
       const auto self = static_cast<size_t>(plan.engine);
       header.signal = plan.signal;
@@ -341,7 +345,7 @@ class Writer {
       for (int i = 0; i < config_.queue_depth(static_cast<isa::Engine>(e)) + 1; ++i) fence(e, {}, tag);
     }
     at_barrier_ = signals_;
-    for (size_t e = 0; e < passed_.size(); ++e) passed_[e] = static_cast<uint32_t>(count_[e].size());
+    for (size_t e = 0; e < passed_.size(); ++e) passed_[e] = static_cast<int32_t>(count_[e].size());
   }
 
   const isa::MachineConfig& config_;

@@ -6,10 +6,16 @@ namespace tessera::emit {
 
 Work work_of(const isa::Instruction& instruction, const isa::MachineConfig& config) {
   Work work;
+  find_work(instruction, config, work);
+  return work;
+}
+
+void find_work(const isa::Instruction& instruction, const isa::MachineConfig& config, Work& work) {
   work.engine = isa::engine_of(instruction);
-  if (!work.engine) return work;
+  if (!work.engine) return;
   const isa::Effects effects = isa::effects(instruction, config);
-  if (effects.operands.empty()) return work;
+  if (effects.operands.empty()) return;
+  work.idle = false;
   for (const isa::Operand& operand : effects.operands) {
     work.touches.push_back({operand.begin, operand.end, static_cast<int16_t>(operand.memory()), operand.write});
     if (operand.dram) continue;
@@ -20,7 +26,6 @@ Work work_of(const isa::Instruction& instruction, const isa::MachineConfig& conf
   work.duration = duration(instruction, effects, config);
   work.dram_bytes = effects.dram_read_bytes + effects.dram_write_bytes;
   work.latency_cycles = effects.latency_cycles;
-  return work;
 }
 
 Works WorkPool::add(std::span<const isa::Instruction> instructions, const isa::MachineConfig& config) {

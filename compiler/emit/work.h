@@ -23,16 +23,20 @@ struct Touch {
   bool write = false;
 };
 
+/// What a replay reads stands in front, in as few lines of the processor's cache as can be.
 struct Work {
-  isa::FixedVector<Touch, isa::kMostOperands> touches;  // none: it only waits and signals
-  Duration duration;
   std::optional<isa::Engine> engine;  // nothing: FETCH executes it
-  int64_t dram_bytes = 0;             // its own word does not count
-  int64_t latency_cycles = 0;         // from the last step to the completion
+  bool idle = true;                   // it only waits and signals
   bool reads_inp = false, reads_acc = false, writes_inp = false;
+  int64_t latency_cycles = 0;  // from the last step to the completion
+  Duration duration;
+  int64_t dram_bytes = 0;                               // its own word does not count
+  isa::FixedVector<Touch, isa::kMostOperands> touches;  // none: it is idle
 };
 
 Work work_of(const isa::Instruction& instruction, const isa::MachineConfig& config);
+/// The same into an empty one.
+void find_work(const isa::Instruction& instruction, const isa::MachineConfig& config, Work& work);
 
 /// What each instruction of a stream asks for, in order.
 using Works = std::vector<const Work*>;
@@ -53,17 +57,21 @@ class WorkPool {
     shared_.insert(shared_.end(), other.shared_.begin(), other.shared_.end());
     if (other.own_) shared_.push_back(other.own_);
   }
-  const Work* add(Work work) {
-    if (!own_) own_ = std::make_shared<Blocks>();
-    if (own_->empty() || own_->back().size() == kBlock) own_->emplace_back().reserve(kBlock);
-    return &own_->back().emplace_back(std::move(work));
-  }
+  const Work* add(const Work& work) { return &(next() = work); }
   const Work* add(const isa::Instruction& instruction, const isa::MachineConfig& config) {
-    return add(work_of(instruction, config));
+    Work& work = next();
+    find_work(instruction, config, work);
+    return &work;
   }
   Works add(std::span<const isa::Instruction> instructions, const isa::MachineConfig& config);
 
  private:
+  Work& next() {
+    if (!own_) own_ = std::make_shared<Blocks>();
+    if (own_->empty() || own_->back().size() == kBlock) own_->emplace_back().reserve(kBlock);
+    return own_->back().emplace_back();
+  }
+
   static constexpr size_t kBlock = 64;
   using Blocks = std::vector<std::vector<Work>>;
   std::vector<std::shared_ptr<const Blocks>> shared_;

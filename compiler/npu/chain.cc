@@ -41,6 +41,8 @@ Iteration iteration(const std::vector<const Nest*>& nests, int64_t image, const 
                     const std::vector<Interval>& cols, Interval middle) {
   Iteration result;
   result.cols = cols;
+  result.tiles.reserve(nests.size());
+  result.kept.reserve(nests.size());
   for (size_t s = 0; s < nests.size(); ++s) {
     const Nest& nest = *nests[s];
     Tile tile;

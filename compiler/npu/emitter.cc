@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <optional>
 #include <tuple>
 
@@ -19,9 +20,14 @@ namespace {
 
 constexpr int64_t kTableBytes = 256, kRowTableBytes = rows::kRowTables * kTableBytes;
 
+/// Words at a time, then what is left.
 uint64_t hash_of(const std::vector<uint8_t>& bytes) {
-  uint64_t hash = 1469598103934665603ull;
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 1099511628211ull;
+  uint64_t hash = 1469598103934665603ull, word = 0;
+  for (size_t at = 0; at < bytes.size(); at += sizeof(word)) {
+    word = 0;
+    std::memcpy(&word, bytes.data() + at, std::min(sizeof(word), bytes.size() - at));
+    hash = std::rotl((hash ^ word) * 0x9e3779b97f4a7c15ull, 29);
+  }
   return hash;
 }
 

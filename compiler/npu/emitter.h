@@ -57,7 +57,12 @@ class Emitter {
         constants(options.alignment) {}
 
   /// Begins a step: one iteration of a tile loop. What is pushed next belongs to it.
-  void begin_step() { steps_.emplace_back(); }
+  void begin_step() {
+    const size_t like = steps_.empty() ? 0 : steps_.back().instructions.size();  // steps of a nest are alike
+    Step& step = steps_.emplace_back();
+    step.instructions.reserve(like);
+    step.pushed.reserve(like);
+  }
 
   /// A computation.
   void push(const isa::Instruction& instruction) {

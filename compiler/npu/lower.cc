@@ -75,11 +75,13 @@ void NestLowering::find_attaches() {
   const auto& levels = schedule_.levels;
   for (int o = 0; o < schedule::kOperands; ++o) {
     const auto operand = static_cast<Operand>(o);
+    for (int d = 0; d < schedule::kDims; ++d)
+      indexed_[static_cast<size_t>(o)][static_cast<size_t>(d)] = schedule::indexes(nest_, operand, static_cast<Dim>(d));
     if (!schedule::fetched(nest_, operand)) continue;
     const int attach = schedule::attach_of(nest_, schedule_, operand);
     for (int i = 0; i < attach; ++i) {
       const schedule::Level& level = levels[static_cast<size_t>(i)];
-      if (schedule::indexes(nest_, operand, level.dim)) continue;
+      if (indexed_[static_cast<size_t>(o)][static_cast<size_t>(level.dim)]) continue;
       // Threads share what they do not index.
       int64_t& step = share_[static_cast<size_t>(o)][static_cast<size_t>(level.dim)];
       step = level.threads;
@@ -93,11 +95,13 @@ void NestLowering::find_attaches() {
 Tile NestLowering::key_of(Operand operand, const Tile& tile) const {
   Tile key;
   key.begin.value.fill(0);
+  const auto& share = share_[static_cast<size_t>(operand)];
+  const auto& indexed = indexed_[static_cast<size_t>(operand)];
   for (int d = 0; d < schedule::kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
-    const int64_t share = share_[static_cast<size_t>(operand)][static_cast<size_t>(d)];
-    if (share > 0) key.begin[dim] = tile.begin[dim] - tile.begin[dim] % share;
-    if (!schedule::indexes(nest_, operand, dim)) continue;
+    const int64_t step = share[static_cast<size_t>(d)];
+    if (step > 0) key.begin[dim] = tile.begin[dim] - tile.begin[dim] % step;
+    if (!indexed[static_cast<size_t>(d)]) continue;
     key.begin[dim] = tile.begin[dim];
     key.count[dim] = tile.count[dim];
   }

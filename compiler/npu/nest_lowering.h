@@ -296,6 +296,8 @@ class NestLowering {
   const bool keeps_rows_, whole_input_;
   const int64_t window_rows_;
   const schedule::Footprint footprint_;
+  /// By operand: whether it has a dimension.
+  std::array<std::array<bool, schedule::kDims>, schedule::kOperands> indexed_{};
   /// By operand: how many neighbouring positions of a dimension that it does not have share one fetch, because a level
   /// outside of its attach steps so far; 0: all of them.
   std::array<std::array<int64_t, schedule::kDims>, schedule::kOperands> share_{};

@@ -26,8 +26,14 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+std::array<uint8_t, 4> bytes_of(uint32_t value) {
+  return {static_cast<uint8_t>(value), static_cast<uint8_t>(value >> 8), static_cast<uint8_t>(value >> 16),
+          static_cast<uint8_t>(value >> 24)};
+}
+
 void put32(std::vector<uint8_t>& bytes, uint32_t value) {
-  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
+  const std::array<uint8_t, 4> four = bytes_of(value);
+  bytes.insert(bytes.end(), four.begin(), four.end());
 }
 
 template <typename T>
@@ -270,19 +276,20 @@ void NestLowering::load_params(int64_t entry, const Params& params) {
 
 std::vector<uint8_t> NestLowering::pack_params(const Tile& tile) const {
   const Stage& stage = *task_.stage;
-  std::vector<uint8_t> bytes, scales;
+  const auto half = static_cast<size_t>(config_.block_out) * sizeof(uint32_t);
+  const int64_t entries = nest_.per_channel ? tile.count[Dim::kG] * tile.count[Dim::kOc] : 1;
+  std::vector<uint8_t> bytes(2 * half * static_cast<size_t>(entries));
+  auto at = bytes.begin();  // biases of an entry, then its scales
   const auto scale = [&](int64_t channel) {
     if (task_.rows != nullptr) return static_cast<uint32_t>(element(task_.rows->factor, channel, 0));
     return std::bit_cast<uint32_t>(element(stage.multiplier, channel, 0.0f));
   };
   const std::vector<int32_t>& bias = task_.rows != nullptr ? task_.rows->addend : stage.bias;
   const auto entry = [&](int64_t lane, int64_t channel) {
-    put32(bytes, channel < 0 ? 0u : static_cast<uint32_t>(element(bias, channel, 0)));
-    put32(scales, channel < 0 ? 0u : scale(channel));
-    if (lane == config_.block_out - 1) {
-      bytes.insert(bytes.end(), scales.begin(), scales.end());
-      scales.clear();
-    }
+    const auto first = bytes_of(channel < 0 ? 0u : static_cast<uint32_t>(element(bias, channel, 0)));
+    const auto second = bytes_of(channel < 0 ? 0u : scale(channel));
+    std::copy(second.begin(), second.end(), std::copy(first.begin(), first.end(), at) - first.size() + half);
+    at += lane == config_.block_out - 1 ? first.size() + half : first.size();
   };
   if (nest_.per_channel) {
     for_each_result_lane(tile, entry);
@@ -413,7 +420,8 @@ size_t NestLowering::load_weights(const Tile& tile) {
   Extents part;  // of the weights, wherever the tile stands in dimensions that they do not have
   for (int d = 0; d < schedule::kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
-    part[dim] = schedule::indexes(nest_, Operand::kWeights, dim) ? tile.begin[dim] : 0;
+    const bool indexed = indexed_[static_cast<size_t>(Operand::kWeights)][static_cast<size_t>(d)];
+    part[dim] = indexed ? tile.begin[dim] : 0;
   }
   auto blob = weight_blobs_.find(part);
   if (blob == weight_blobs_.end()) {

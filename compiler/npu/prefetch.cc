@@ -44,7 +44,9 @@ Emitter::Profile Emitter::profile_of(std::span<const Pushed> step) const {
       for (const isa::Space space : {isa::Space::kWgt, isa::Space::kParam}) {
         if (touch.memory != static_cast<int>(space)) continue;
         const int64_t bytes = config.entry_bytes(space);
-        profile.used.push_back({space, touch.begin / bytes, (touch.end + bytes - 1) / bytes});
+        const Profile::Used used{space, touch.begin / bytes, (touch.end + bytes - 1) / bytes};
+        const size_t known = profile.used.size();  // products of a tile read the same weights one after the other
+        if (known == 0 || profile.used[known - 1] != used) profile.used.push_back(used);
       }
     }
   }
@@ -164,10 +166,10 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, b
   std::vector<Profile> profiles;
   profiles.reserve(steps_.size());
   for (const Step& step : steps_) profiles.push_back(profile_of(step.pushed));
+  if (!judge) return {place_apart(std::move(profiles), {}), 0};
   std::array<Fetches, 2> first = {place_apart(profiles, {}), {}};
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
-  if (!judge) return {std::move(first[0]), 0};
   if (!fetches) {
     const int64_t cycles = predicted(first[0], judge);
     return {std::move(first[0]), cycles};

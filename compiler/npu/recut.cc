@@ -2,7 +2,9 @@
 // The second look at a cut. The first one adds scores of units that were judged alone; here a few units next to each
 // other are replayed between their neighbours, beside the other ways to cut the same operations.
 #include <algorithm>
+#include <atomic>
 
+#include "compiler/npu/at_once.h"
 #include "compiler/npu/planner.h"
 
 namespace tessera::npu {
@@ -60,16 +62,27 @@ bool Planner::recut_at(std::vector<Unit>& units, size_t first, size_t count) {
   std::erase_if(all, [&](const auto& cover) { return cover == own || alone(cover) > kHopeless * sum; });
   std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return alone(a) < alone(b); });
   std::vector<Place> best = own;
-  const std::optional<Cost> known = all.empty() ? std::nullopt : cost(own);  // nothing: the judge looks at no streams
+  // Nothing where the judge looks at no streams, and of those that are beyond what may be replayed.
+  std::optional<Cost> known;
+  std::vector<std::optional<Cost>> costs(all.size());
+  std::atomic<int64_t> ended = 0;
+  at_once(hands_.size(), all.empty() ? 0 : all.size() + 1, [&](size_t k, size_t) {
+    if (k == 0) {
+      known = cost(own);
+    } else if (ended <= kReplayed) {
+      costs[k - 1] = cost(all[k - 1]);
+      ended += costs[k - 1] ? costs[k - 1]->instructions : 0;
+    }
+  });
   double least = known ? goal_.score(*known, config_) - kWorth * sum : 0;
   int64_t replayed = 0;
-  for (const auto& cover : all) {
+  for (size_t k = 0; k < all.size(); ++k) {
     if (!known || replayed > kReplayed) break;
-    const Cost other = cost(cover).value();
+    const Cost& other = costs[k].value();
     replayed += other.instructions;
     if (other.cycles > known->cycles || goal_.score(other, config_) >= least) continue;
     least = goal_.score(other, config_);
-    best = cover;
+    best = all[k];
   }
   std::vector<Unit> chosen;
   for (const Place& place : best) chosen.push_back(std::move(offered_.extract(place).mapped()));

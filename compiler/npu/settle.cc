@@ -2,6 +2,7 @@
 // The choice between neighbours: candidates of a unit, and strips, by replays of what stands beside it.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <iterator>
 
 #include "compiler/npu/assemble.h"
@@ -56,30 +57,34 @@ void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, 
     piece.candidates[candidate].score_in_place = value;
     return value;
   };
-  const std::optional<Cost> own = cost(unit);
-  if (!own) return;  // the judge looks at no streams
+  // The unit's own plan, then the others; nothing of those that are beyond what may be replayed.
+  std::vector<std::optional<Cost>> costs(others.size() + 1);
+  std::atomic<int64_t> own = 0, ended = 0;
+  at_once(hands_.size(), costs.size(), [&](size_t k, size_t) {
+    if (ended + own > kReplayed) return;
+    Unit other = unit;
+    if (k > 0) plan_of(other) = others[k - 1].plan;
+    costs[k] = cost(other);
+    if (!costs[k]) return;
+    if (k == 0) own = costs[k]->instructions;
+    ended += costs[k]->instructions;
+  });
+  if (!costs[0]) return;  // the judge looks at no streams
   for (SearchLog::Candidate& candidate : piece.candidates) candidate.score_in_place.reset();
-  double best = score(unit.candidate, *own);
-  int64_t replayed = own->instructions;
-  for (size_t first = 0; first < others.size(); first += hands_.size()) {
-    std::vector<Cost> costs(std::min(hands_.size(), others.size() - first));
-    at_once(hands_.size(), costs.size(), [&](size_t k, size_t) {
-      Unit other = unit;
-      plan_of(other) = others[first + k].plan;
-      costs[k] = cost(other).value();
-    });
-    for (size_t k = 0; k < costs.size(); ++k) {
-      auto& [plan, candidate] = others[first + k];
-      if (replayed + own->instructions > kReplayed) return;
-      replayed += costs[k].instructions;
-      const double value = score(candidate, costs[k]);
-      if (value >= best) continue;
-      best = value;
-      std::swap(plan_of(unit), plan);
-      piece.candidates[unit.candidate].chosen = false;
-      piece.candidates[candidate].chosen = true;
-      std::swap(unit.candidate, candidate);
-    }
+  double best = score(unit.candidate, *costs[0]);
+  int64_t replayed = costs[0]->instructions;
+  for (size_t k = 0; k < others.size(); ++k) {
+    auto& [plan, candidate] = others[k];
+    if (replayed + costs[0]->instructions > kReplayed) return;
+    const Cost& other = costs[k + 1].value();
+    replayed += other.instructions;
+    const double value = score(candidate, other);
+    if (value >= best) continue;
+    best = value;
+    std::swap(plan_of(unit), plan);
+    piece.candidates[unit.candidate].chosen = false;
+    piece.candidates[candidate].chosen = true;
+    std::swap(unit.candidate, candidate);
   }
 }
 

@@ -19,6 +19,7 @@ struct Emitter::Profile {
   struct Used {
     isa::Space space;
     int64_t begin, end;
+    bool operator==(const Used&) const = default;
   };
   std::vector<Used> used;  // entries that the step's instructions read, or that its own LOADs write
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -39,7 +40,11 @@ uint64_t checksum(std::span<const uint8_t> bytes) {
     hash ^= hash >> 29;
   };
   size_t at = 0;
-  for (; at + 8 <= bytes.size(); at += 8) mix(get(bytes, at, 8));
+  for (; at + 8 <= bytes.size(); at += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    mix(std::endian::native == std::endian::little ? word : get(bytes, at, 8));
+  }
   if (at < bytes.size()) mix(get(bytes, at, static_cast<int>(bytes.size() - at)));
   return hash;
 }
