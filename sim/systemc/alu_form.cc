@@ -280,10 +280,12 @@ void AluWalk::cycle(double load_share) {
   const auto until = [&](Cycle cycle) {
     if (!stepping) next_ = std::max(next_, cycle);
   };
-  // A read that waits for a write keeps STORE away from OUT.
+  // A read that waits for a write keeps STORE away from OUT, and so did the source in front of a second operand.
   const auto hazard = [&](Cycle written_at) {
     until(written_at + 1);
-    if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) reads(out_reads_, at, next_ - 1, 1);
+    if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) {
+      reads(out_reads_, at - (second_alone ? 1 : 0), next_ - 1, 1);
+    }
   };
   if (!second_alone) {
     const Cycle written_at = written(alu_.src, static_cast<int32_t>(source_));
@@ -321,7 +323,8 @@ void AluWalk::cycle(double load_share) {
   if (form_.pause == 0) {
     if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
   } else if (end) {
-    reads(out_reads_, at + 1 - std::min<Cycle>(at, form_.vector_issues), at, out_share());
+    const bool waited = !out_reads_.empty() && out_reads_.back().to >= at;
+    reads(out_reads_, at + 1 - std::min<Cycle>(at, form_.vector_issues), at, waited ? 1 : out_share());
   }
   if (end) {
     add(ends_, at, 1, form_.vector_issues);
