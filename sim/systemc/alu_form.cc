@@ -295,7 +295,10 @@ void AluWalk::cycle(double load_share) {
     const Cycle written_at = written(isa::AluSpace::kOut, static_cast<int32_t>(other_));
     if (written_at >= at) return hazard(written_at);
   }
-  if (end && at + form_.latency <= last_at_) return until(last_at_ + 1 - form_.latency);
+  if (end && at + form_.latency <= last_at_) {
+    early_ = true;
+    return until(last_at_ + 1 - form_.latency);
+  }
   if (!second_alone && alu_.src == isa::AluSpace::kAcc && acc_->reads(at)) {
     until(acc_->after_reads(at));
     return refused_read(at, next_);
@@ -338,6 +341,7 @@ void AluWalk::advance(Cycle limit, double load_share) {
   if (done()) return;
   while (!done() && next_ < limit) {
     const Cycle to = straight(limit, load_share), from = next_;
+    early_ = false;
     if (to > next_) {
       skip(std::min(form_.issues - issued_, to - next_));
     } else if (reads_inp() && load_share > 1 - 1e-6) {
@@ -346,7 +350,7 @@ void AluWalk::advance(Cycle limit, double load_share) {
     } else {
       cycle(load_share);
     }
-    if (alu_.src == isa::AluSpace::kAcc) reads(acc_reads_, from, next_ - 1, acc_share());
+    if (alu_.src == isa::AluSpace::kAcc && !early_) reads(acc_reads_, from, next_ - 1, acc_share());
   }
 }
 
