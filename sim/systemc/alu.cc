@@ -209,9 +209,7 @@ void Alu::begin_rows(Cycle from) {
   context_.alu_reads_inp = work.source == isa::AluSpace::kInp;
   const double share = 1 / static_cast<double>(isa::timing::row::turns(context_.config));
   if (work.map) suppose(writes_, from, write_port(work.destination), share);
-  if (work.source != isa::AluSpace::kAcc) {
-    suppose(out_reads_, from + kReadToBeat, work.source == isa::AluSpace::kOut ? Port::kOutRead : Port::kNone, share);
-  }
+  if (work.map && work.source == isa::AluSpace::kOut) suppose(out_reads_, from + kReadToBeat, Port::kOutRead, share);
   job.item.trace.first_cycle = from + 1;
 }
 
@@ -221,6 +219,8 @@ bool Alu::end_rows(Cycle now) {
   const double share = rows_.reads_inp() ? load_share(now) : 0;
   const Cycle known = context_.gemm_acc.known(now);
   rows_.advance(rows_.reads_inp() ? std::min(known, now + 1) : known, context_.gemm_acc, share);
+  for (const AluStretch& reads : rows_.out_reads()) out_reads_.uses.push_back(reads_of(reads, Port::kOutRead));
+  rows_.forget_stretches();
   if (!rows_.done() || rows_.at() > now) {
     wake_at(std::max(rows_.at(), now + 1));
     return false;

@@ -280,10 +280,12 @@ void AluWalk::cycle(double load_share) {
   const auto until = [&](Cycle cycle) {
     if (!stepping) next_ = std::max(next_, cycle);
   };
-  // A read that waits for a write keeps STORE away from OUT.
+  // A read that waits for a write keeps STORE away from OUT, and so did the source in front of a second operand.
   const auto hazard = [&](Cycle written_at) {
     until(written_at + 1);
-    if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) reads(out_reads_, at, next_ - 1, 1);
+    if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) {
+      reads(out_reads_, at - (second_alone ? 1 : 0), next_ - 1, 1);
+    }
   };
   if (!second_alone) {
     const Cycle written_at = written(alu_.src, static_cast<int32_t>(source_));
@@ -293,7 +295,10 @@ void AluWalk::cycle(double load_share) {
     const Cycle written_at = written(isa::AluSpace::kOut, static_cast<int32_t>(other_));
     if (written_at >= at) return hazard(written_at);
   }
-  if (end && at + form_.latency <= last_at_) return until(last_at_ + 1 - form_.latency);
+  if (end && at + form_.latency <= last_at_) {
+    early_ = true;
+    return until(last_at_ + 1 - form_.latency);
+  }
   if (!second_alone && alu_.src == isa::AluSpace::kAcc && acc_->reads(at)) {
     until(acc_->after_reads(at));
     return refused_read(at, next_);
@@ -321,7 +326,8 @@ void AluWalk::cycle(double load_share) {
   if (form_.pause == 0) {
     if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
   } else if (end) {
-    reads(out_reads_, at + 1 - std::min<Cycle>(at, form_.vector_issues), at, out_share());
+    const bool waited = !out_reads_.empty() && out_reads_.back().to >= at;
+    reads(out_reads_, at + 1 - std::min<Cycle>(at, form_.vector_issues), at, waited ? 1 : out_share());
   }
   if (end) {
     add(ends_, at, 1, form_.vector_issues);
@@ -335,6 +341,7 @@ void AluWalk::advance(Cycle limit, double load_share) {
   if (done()) return;
   while (!done() && next_ < limit) {
     const Cycle to = straight(limit, load_share), from = next_;
+    early_ = false;
     if (to > next_) {
       skip(std::min(form_.issues - issued_, to - next_));
     } else if (reads_inp() && load_share > 1 - 1e-6) {
@@ -343,7 +350,7 @@ void AluWalk::advance(Cycle limit, double load_share) {
     } else {
       cycle(load_share);
     }
-    if (alu_.src == isa::AluSpace::kAcc) reads(acc_reads_, from, next_ - 1, acc_share());
+    if (alu_.src == isa::AluSpace::kAcc && !early_) reads(acc_reads_, from, next_ - 1, acc_share());
   }
 }
 

@@ -109,6 +109,7 @@ class AluWalk {
   AluForm form_;
   uint64_t sources_ = 1;   // of a vector
   bool careful_ = false;   // its own reads meet its own writes
+  bool early_ = false;     // the cycle just made waits for an older write, which is not asking for a read
   Cycle older_until_ = 0;  // up to here its reads may meet writes of older instructions
   Cycle next_ = 0;
   Cycle first_ = 0, last_ = 0;

@@ -15,6 +15,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kSmall = 1e-6;
 constexpr Cycle kBuffered = isa::timing::bus::kBeatsWaiting;  // before the bus is held
 constexpr double kReadAhead = isa::timing::store::kGroupsWaiting;
+constexpr double kLate = 0.5;  // cycles a beat by which LOAD is late, with which the bus still has turns
 constexpr Cycle kAskedCycles = 4;
 constexpr Cycle kStarted = 2;  // from the start of a program to FETCH's first request
 
@@ -276,7 +277,7 @@ void Memory::begin_write(Cycle now, Cycle& next) {
   write_.begin(burst.beats + (follows ? write_.left : 0), now, port, moves);
   burst.first = now;
   if (!read_.active) write_.left -= idle_beats(now);
-  if (read_.active && !follows && read_.delay == 0 && takes_turns(read_)) {
+  if (read_.active && !follows && read_.delay < kLate && takes_turns(read_)) {
     write_.left -= 0.5;
     read_.left += 0.5;
   }

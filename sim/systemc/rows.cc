@@ -100,6 +100,7 @@ void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) 
   read_at_ = ready_ = kNever;
   free_ = 0;
   under_way_.clear();
+  out_reads_.clear();
 }
 
 /// Behind the last row of the group in hand.
@@ -156,7 +157,14 @@ void RowWalk::scalars() {
     phase_ = Phase::kReads;
     return;
   }
-  at_ += static_cast<Cycle>(isa::row_walk_cycles(*config_, static_cast<int64_t>(gathered_ - row_), work_.entries));
+  const auto rows = static_cast<int64_t>(gathered_ - row_);
+  const auto walk = static_cast<Cycle>(isa::row_walk_cycles(*config_, rows, work_.entries));
+  if (work_.source == isa::AluSpace::kOut) {
+    const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
+    const Cycle reading = std::min(walk, static_cast<Cycle>(rows * work_.entries) * turns);
+    out_reads_.push_back({at_, at_ + reading, 1 / static_cast<double>(turns)});
+  }
+  at_ += walk;
   at_ += work_.row_cycles[row_] - 1;
   phase_ = Phase::kWrites;
 }

@@ -12,6 +12,7 @@
 #include "isa/row_cycles.h"
 #include "sim/functional/machine.h"
 #include "sim/systemc/acc_use.h"
+#include "sim/systemc/alu_form.h"
 #include "sim/systemc/types.h"
 
 namespace tessera::sim::systemc {
@@ -46,6 +47,9 @@ class RowWalk {
   bool reads_inp() const { return work_.source == isa::AluSpace::kInp; }
   /// Cycles that ports have cost.
   Cycle stalls() const { return stalls_; }
+  /// Since this was last asked, in order: ROW_REDUCE's reads of OUT.
+  const std::vector<AluStretch>& out_reads() const { return out_reads_; }
+  void forget_stretches() { out_reads_.clear(); }
 
  private:
   enum class Phase { kScalars, kReads, kWrites };
@@ -68,6 +72,7 @@ class RowWalk {
   size_t row_ = 0;       // the next one to end
   size_t gathered_ = 0;  // rows of ROW_REDUCE that have been gathered
   Cycle stalls_ = 0;
+  std::vector<AluStretch> out_reads_;
   // Of ROW_MAP. Cycles are kNever where they are not known.
   size_t asked_ = 0;                                 // rows whose scalars have been read
   Cycle ask_at_ = 0, read_at_ = 0;                   // the next read of scalars, of a vector
