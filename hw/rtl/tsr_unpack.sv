@@ -5,7 +5,7 @@
 //
 // Latency: combinational from beat_data_i to groups_o; a header counts from the next beat on. Throughput: one beat a
 // cycle. Back-pressure: fire_i. Reset: none, begin_i is there before the first beat. Legal: AxiBytes, BlockIn and
-// BlockOut powers of two; an entry has at least two beats. Timing: an increment of four bits and two additions of seven.
+// BlockOut powers of two; an entry has at least two beats. Timing: two additions of eight bits.
 module tsr_unpack #(
   parameter int unsigned AxiBytes = 8,
   parameter int unsigned BlockIn  = 8,
@@ -23,8 +23,7 @@ module tsr_unpack #(
   localparam int unsigned Weights = 2 * AxiBytes;  // of a beat
   localparam int unsigned Beats = BlockIn * BlockOut / Weights;
   localparam int unsigned HeaderBeats = BlockOut > Weights ? BlockOut / Weights : 1;
-  localparam int unsigned ScaleBits = 4 * BlockOut;
-  localparam int unsigned HeaderBits = ScaleBits / HeaderBeats;  // of a beat of the header
+  localparam int unsigned HeaderRows = BlockOut / HeaderBeats;  // whose scales stand in a beat of the header
   localparam int unsigned Rows = BlockIn < Weights ? Weights / BlockIn : 1;        // that a beat has a part of
   localparam int unsigned RowBeats = BlockIn > Weights ? BlockIn / Weights : 1;    // of a row
   localparam int unsigned CountBits = $clog2(Beats > HeaderBeats ? Beats : HeaderBeats) + 1;
@@ -48,25 +47,30 @@ module tsr_unpack #(
     end
   end
 
-  logic [ScaleBits-1:0] scales_q;
+  // Scales of five bits; in the header one less stands in four.
+  logic [5*HeaderRows-1:0] scales;
+  logic [5*BlockOut-1:0] scales_q;
+  always_comb begin
+    for (int unsigned r = 0; r < HeaderRows; r++) begin
+      scales[5*r+:5] = {1'b0, beat_data_i[4*r+:4]};
+      for (int unsigned k = 0; k < 5; k++) scales[5*r+k] ^= ~beat_data_i[4*r+:4] << (4 - k) == '0;
+    end
+  end
   always_ff @(posedge clk_i) begin
-    if (fire_i && header_q) scales_q <= ScaleBits'({beat_data_i[HeaderBits-1:0], scales_q} >> HeaderBits);
-    else if (fire_i && row_ends) scales_q <= scales_q >> (4 * Rows);
+    if (fire_i && header_q) scales_q <= (5 * BlockOut)'({scales, scales_q} >> (5 * HeaderRows));
+    else if (fire_i && row_ends) scales_q <= scales_q >> (5 * Rows);
   end
 
-  // Products. A scale stands less one.
-  logic [6*Rows-1:0] scales;
   logic [8*AxiBytes-1:0] weights;
   always_comb begin
     weights = '0;
     if (!tsr_isa_pkg::Simulated || (beat_valid_i && !header_q)) weights = beat_data_i;
-    for (int unsigned r = 0; r < Rows; r++) scales[6*r+:6] = {2'd0, scales_q[4*r+:4]} + 6'd1;
   end
   for (genvar e = 0; e < Weights; e++) begin : gen_product
     logic [9:0] product;
     logic unused_product;
     tsr_lut_multiply #(.Width(6), .ByWidth(4)) u_multiply (
-      .value_i(scales[6*(e/BlockIn)+:6]), .by_i(weights[4*e+:4]), .product_o(product)
+      .value_i({1'b0, scales_q[5*(e/BlockIn)+:5]}), .by_i(weights[4*e+:4]), .product_o(product)
     );
     assign groups_o[8*e+:8] = product[7:0];
     assign unused_product = &{1'b0, product[9:8]};
