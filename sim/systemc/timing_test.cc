@@ -26,7 +26,7 @@ TEST(Walk, JoinsWhatContinues) {
   load.extent = {1, 1, 3, 20};
   load.dram_stride = {0, 0, 5000, 100};
   load.sp_stride = {0, 0, 2000, 100};
-  Walk walk(load, 64, 1024, 8);
+  Walk walk(load, 64, 1024, 8, 256);
   std::vector<uint32_t> bytes, steps;
   while (!walk.done()) {
     systemc::Run run;
@@ -39,6 +39,24 @@ TEST(Walk, JoinsWhatContinues) {
   EXPECT_EQ(steps, (std::vector<uint32_t>{11, 9, 11, 9, 11, 9}));
 }
 
+TEST(Walk, PackedEntriesJoinByBothOfTheirLengths) {
+  isa::Load load;
+  load.space = isa::Space::kWgt;
+  load.packed = true;
+  load.length = 136;
+  load.extent = {1, 1, 2, 3};
+  load.dram_stride = {0, 0, 1000, 136};
+  load.sp_stride = {0, 0, 1024, 256};
+  Walk walk(load, 64, 1024, 8, 256);
+  std::vector<uint32_t> bytes;
+  while (!walk.done()) {
+    systemc::Run run;
+    walk.next(run);
+    bytes.push_back(run.bytes);
+  }
+  EXPECT_EQ(bytes, (std::vector<uint32_t>{408, 408}));
+}
+
 TEST(Walk, PaddingIsARunOfItsOwn) {
   isa::Load load;
   load.length = 8;
@@ -47,7 +65,7 @@ TEST(Walk, PaddingIsARunOfItsOwn) {
   load.pad_after = {1, 0};
   load.dram_stride = {100, 16, 0, 8};
   load.sp_stride = {48, 16, 0, 8};
-  Walk walk(load, 1000, 1024, 8);
+  Walk walk(load, 1000, 1024, 8, 256);
   std::vector<uint64_t> read;  // address, bytes
   std::vector<uint32_t> padded;
   while (!walk.done()) {
