@@ -361,7 +361,7 @@ class Writer {
 class Placed {
  public:
   Placed(const Works& works, const std::vector<PlacedWaits::Wait>& waits) : works_(works), waits_(waits) {
-    std::array<uint32_t, isa::kEngines> count{};
+    std::array<int32_t, isa::kEngines> count{};
     SynchroniseSummary unused;
     const std::vector<int64_t> no_slides;
     Dependences dependences(works.size(), no_slides, unused);
@@ -369,7 +369,7 @@ class Placed {
       numbers_.push_back(work->engine ? ++count[static_cast<size_t>(*work->engine)] : 0);
       demands_.push_back(dependences.demanded(*work, numbers_.back()));
     }
-    for (size_t e = 0; e < places_.size(); ++e) places_[e].reserve(count[e]);
+    for (size_t e = 0; e < places_.size(); ++e) places_[e].reserve(static_cast<size_t>(count[e]));
     for (size_t i = 0; i < works.size(); ++i)
       if (works[i]->engine) places_[engine_of(i)].push_back(static_cast<uint32_t>(i));
     kept_.assign(waits.size(), true);
@@ -378,8 +378,8 @@ class Placed {
 
   std::vector<PlacedWaits::Wait> missing() const {
     std::vector<PlacedWaits::Wait> found;
-    run([&](size_t instruction, size_t engine, uint32_t number) {
-      found.push_back({static_cast<uint32_t>(instruction), places_[engine][number - 1]});
+    run([&](size_t instruction, size_t engine, int32_t number) {
+      found.push_back({static_cast<uint32_t>(instruction), places_[engine][static_cast<size_t>(number - 1)]});
       return true;
     });
     return found;
@@ -392,7 +392,7 @@ class Placed {
     for (size_t w = 0; w < waits_.size(); ++w) {
       kept_[w] = false;
       bool complete = true;
-      run([&](size_t, size_t, uint32_t) { return complete = false; });
+      run([&](size_t, size_t, int32_t) { return complete = false; });
       if (complete)
         found.push_back(waits_[w]);
       else
@@ -412,12 +412,12 @@ class Placed {
     for (const PlacedWaits::Wait& wait : waits_) {
       const size_t e = engine_of(wait.earlier);
       if (e == engine_of(wait.instruction)) continue;  // in its order anyway
-      uint32_t& number = plans[wait.instruction].wait[e];
+      int32_t& number = plans[wait.instruction].wait[e];
       number = std::max(number, numbers_[wait.earlier]);
     }
     for (size_t i = 0; i < plans.size(); ++i)
       for (size_t e = 0; e < isa::kEngines; ++e)
-        if (plans[i].wait[e] != 0) plans[places_[e][plans[i].wait[e] - 1]].signal = true;
+        if (plans[i].wait[e] != 0) plans[places_[e][static_cast<size_t>(plans[i].wait[e] - 1)]].signal = true;
     return plans;
   }
 
@@ -446,10 +446,10 @@ class Placed {
         for (const size_t w : own->second)
           if (kept_[w] && engine_of(waits_[w].earlier) != self) complete(waits_[w].earlier);
       for (size_t e = 0; e < isa::kEngines; ++e) {
-        const uint32_t number = demands_[i][e];
+        const int32_t number = demands_[i][e];
         if (e == self || number <= known[e]) continue;
         if (!lacks(i, e, number)) return;
-        complete(places_[e][number - 1]);
+        complete(places_[e][static_cast<size_t>(number - 1)]);
       }
       started[i] = latest[self] = known;
     }
@@ -457,7 +457,7 @@ class Placed {
 
   const Works& works_;
   const std::vector<PlacedWaits::Wait>& waits_;
-  std::vector<uint32_t> numbers_;                            // on the engine, from 1
+  std::vector<int32_t> numbers_;                             // on the engine, from 1
   std::vector<Clock> demands_;                               // by engine: what must be complete
   std::array<std::vector<uint32_t>, isa::kEngines> places_;  // by number
   std::map<uint32_t, std::vector<size_t>> of_instruction_;   // its waits
