@@ -90,7 +90,10 @@ class Memory : public sc_core::sc_module, public Process {
   /// Engines use a port in another share.
   void port_changed(Port port);
   /// An engine whose beats could not move can go on.
-  void poke() { wake_at(0); }
+  void poke() {
+    planned_ = 0;
+    wake_at(0);
+  }
   void step() override;
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
   bool reads_idle() const { return reads_.empty() && !offers_[0] && !offers_[1]; }

@@ -270,6 +270,27 @@ finish
   }
 }
 
+/// Padding in front of a read waits until GEMM leaves ACC's port: what the bus had planned meanwhile holds no longer.
+TEST(SystemcProgram, PaddingThatGemmHoldsUp) {
+  testing::RandomProgram program;
+  program.instructions = isa::assemble(R"(
+gemm extent=1,3,6 acc_stride=7,3,6,1 signal
+load space=acc length=1 sp_addr=2516 extent=2,3 sp_stride=-636,56 pad_before=0,1 pad_after=1,1 wait=gemm:1
+gemm extent=1,1,1,2 signal
+finish
+)");
+  program.dram_address = 1 << 20;
+  program.dram.assign(64, 7);
+  program.bases.fill(program.dram_address);
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.axi_bytes = 4;
+  for (const int gemm_queue : {1, 2, 3, 4}) {
+    config.gemm_queue = gemm_queue;
+    Comparison comparison(config);
+    for (int latency = 1; latency < 24; ++latency) comparison.run(program, 1, latency, 4);
+  }
+}
+
 /// Random words: mostly illegal, and mostly out of range. The first fault in program order is the record.
 TEST(SystemcProgram, FaultsOfRandomPrograms) {
   const isa::MachineConfig config = isa::find_config("npu64");
