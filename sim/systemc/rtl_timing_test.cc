@@ -514,7 +514,6 @@ TEST(SystemcDram, LoadsAndStores) {
         for (const isa::Instruction& i : program) std::printf("%s\n", isa::disassemble(i).c_str());
         std::printf("%s seed %d: %lu, RTL %lu\n", preset, seed, cycles.timed.cycles, cycles.rtl.cycles);
       }
-      const auto wanted = static_cast<double>(cycles.rtl.cycles);
       EXPECT_EQ(cycles.timed.cycles, cycles.rtl.cycles) << preset << " seed " << seed;
       different += cycles.timed.cycles != cycles.rtl.cycles ? 1 : 0;
       timed += cycles.timed.cycles;
