@@ -162,7 +162,7 @@ Forwarded Emitter::forward(const ArenaBytes& results, const std::set<size_t>& lo
       bytes -= pushed.work->dram_bytes;
       if (!next->kept) continue;
       bytes += next->work.dram_bytes;
-      pushed.work = pool.add(std::move(next->work));
+      pushed.work = pool.add(next->work);
       rest.instructions.push_back(std::move(next->instruction));
       rest.pushed.push_back(pushed);
     }

@@ -115,7 +115,8 @@ bool normalise(Transfer& transfer) {
 
 /// Whether the loop's runs continue each other on both sides.
 bool contiguous(const Transfer& transfer, const TransferLoop& loop) {
-  return !transfer.packed && loop.sp_stride == transfer.length && (transfer.fill || loop.dram_stride == transfer.length);
+  return !transfer.packed && loop.sp_stride == transfer.length &&
+         (transfer.fill || loop.dram_stride == transfer.length);
 }
 
 /// Whether the innermost loop is one of contiguous runs, padded or not.

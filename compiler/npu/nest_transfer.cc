@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "compiler/npu/packed_weights.h"
 #include "compiler/npu/nest_lowering.h"
+#include "compiler/npu/packed_weights.h"
 #include "compiler/npu/second.h"
 #include "isa/second_operation.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators to nests: accesses, chunks of channels, collapsed pixels, weight planes, folded layouts.
-#include "compiler/npu/packed_weights.h"
 #include "compiler/npu/task.h"
+#include "compiler/npu/packed_weights.h"
 
 #include <algorithm>
 #include <span>

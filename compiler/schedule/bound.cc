@@ -341,7 +341,8 @@ class TileForm {
     const int64_t parts = passes * nest_.planes;  // of weights, each with instructions of its own
     const Footprint f = footprint(nest_, intrinsic_, tile_);
     const bool factor = nest_.factor.present;
-    const int64_t weights = factor ? factor_traffic(nest_, taken).bytes : f.weights * weight_entry_bytes(nest_, config_);
+    const int64_t weights =
+        factor ? factor_traffic(nest_, taken).bytes : f.weights * weight_entry_bytes(nest_, config_);
     Ends ends;
     ends.ahead = padding_ahead();
     // The timing model may be a cycle early where padding ends.

@@ -84,7 +84,8 @@ Moved out_once(const Nest& nest, const Access& access, const isa::MachineConfig&
 
 Moved weights_once(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config) {
   if (!weighted(nest)) return {};
-  if (!nest.factor.present) return both(footprint(nest, intrinsic, nest.extent).weights * weight_entry_bytes(nest, config));
+  if (!nest.factor.present)
+    return both(footprint(nest, intrinsic, nest.extent).weights * weight_entry_bytes(nest, config));
   const FactorTraffic whole = factor_traffic(nest, nest.extent);  // matrices that several positions share come once
   return both(std::max(whole.bytes, whole.runs * config.axi_bytes));
 }
