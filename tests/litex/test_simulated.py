@@ -178,6 +178,6 @@ def test_a_small_machine_becomes_a_bitstream():
     done = litex("--bitstream", "--board", "ulx3s", "--config", SMALL, "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert all(clock["mhz"] >= clock["needed_mhz"] for clock in report["clocks"])
+    assert all(clock["met"] for clock in report["clocks"])
     folder = pathlib.Path(ROOT / "build" / "bitstream" / "ulx3s_npu16n")
     assert (folder / "tessera.bit").stat().st_size == report["bytes"] and (folder / "tessera.svf").stat().st_size > 0
