@@ -644,7 +644,7 @@ def commands_of_the_guide():
 def test_the_guide_walks_from_a_float_model_to_cycles(tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     lines = commands_of_the_guide()
-    assert len(lines) == 5
+    assert len(lines) == 6
     said = []
     for words in lines:
         if "rtl" not in tessera.backends():
@@ -659,6 +659,7 @@ def test_the_guide_walks_from_a_float_model_to_cycles(tmp_path):
     assert "100.00 % of the products on the NPU" in said[1].stdout
     assert "cycles" in said[2].stdout
     assert "conv2" in said[3].stdout and "utilisation" in said[3].stdout
+    assert "100.00 % of the products on the NPU" in said[5].stdout and "no packed_weights" in said[5].stderr
 
 
 @pytest.mark.parametrize("engine", ENGINES)
