@@ -44,39 +44,45 @@ def hashed(value):
     return tuple(hashed(one) for one in value) if isinstance(value, list | tuple) else value
 
 
-class Kernel:
-    """What @kernel makes of a function. Positional parameters behind the builder are tensors in DRAM, keyword-only ones
-    are numbers such as sizes of tiles. The function returns what output() gave it.
+class Described:
+    """A function whose first parameter is what it describes a computation with; positional parameters behind that one
+    are tensors, and keyword-only ones are numbers."""
 
-    kernel(x, y, config="npu256", rows=8) runs it on arrays and returns arrays; build() gives the program."""
+    FIRST = ""  # what the first parameter is
 
     def __init__(self, function):
         functools.update_wrapper(self, function)
         self.function = function
         parameters = list(inspect.signature(function).parameters.values())
-        kinds = [one.kind for one in parameters]
-        if not parameters or any(
-            kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for kind in kinds
-        ):
+        if not parameters or any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters):
             raise errors.KernelError(
-                f"kernel '{function.__name__}': its parameters are a builder, tensors and keywords"
+                f"{type(self).__name__.lower()} '{function.__name__}': its parameters are a {self.FIRST}, tensors and "
+                "keywords"
             )
-        self.inputs = [one.name for one in parameters[1:] if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-        self.parameters = {one.name: one.default for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
-        self.meaning = None
-        self.draw = None
+        self.inputs = [one.name for one in parameters[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
+        self.parameters = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+        self.meaning = self.draw = None
         self._kept = {}
 
     def reference(self, function):
-        """Decorator of the NumPy function that says what the kernel computes, of arrays and the same keywords."""
+        """Decorator of the NumPy function that says what is computed, of arrays and the same keywords."""
         self.meaning = function
         return function
 
     def cases(self, function):
-        """Decorator of draw(rng), which gives the tensors of a random case, Specs or arrays, and behind them a dict of
-        keywords where there are any. check() and the command take it."""
+        """Decorator of draw(rng), which gives the tensors of a random case, Specs or arrays (of an operator Constants,
+        too), and behind them a dict of keywords where there are any. check() and the command take it."""
         self.draw = function
         return function
+
+
+class Kernel(Described):
+    """What @kernel makes of a function. Positional parameters behind the builder are tensors in DRAM, keyword-only ones
+    are numbers such as sizes of tiles. The function returns what output() gave it.
+
+    kernel(x, y, config="npu256", rows=8) runs it on arrays and returns arrays; build() gives the program."""
+
+    FIRST = "builder"
 
     def build(self, *tensors, config="npu256", **parameters):
         """The Program for tensors of these shapes: arrays or Specs. Errors: KernelError."""

@@ -3,7 +3,6 @@
 operators of ONNX, and the compiler's searcher, cost models and tuner find its schedule."""
 
 import dataclasses
-import functools
 import inspect
 import os
 import pathlib
@@ -15,7 +14,7 @@ import tessera
 
 from . import errors
 from .expressions import Source
-from .kernel import spec_of
+from .kernel import Described, spec_of
 from .meaning import Meaning
 from .nest import Nest
 
@@ -43,34 +42,17 @@ def traced(value):
     return spec.dtype, tuple(int(extent) for extent in spec.shape), None
 
 
-class Operator:
+class Operator(Described):
     """What @operator makes of a function. Positional parameters behind the first one are tensors, keyword-only ones are
     numbers. The function returns what compute() gave it.
 
     operator(x, y, config="npu256", stride=2) runs it on arrays and returns arrays; build() gives the program."""
 
+    FIRST = "nest"
+
     def __init__(self, function):
-        functools.update_wrapper(self, function)
-        self.function = function
-        parameters = list(inspect.signature(function).parameters.values())
-        if not parameters or any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters):
-            raise errors.KernelError(f"operator '{function.__name__}': its parameters are a nest, tensors and keywords")
-        self.inputs = [one.name for one in parameters[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
-        self.parameters = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
-        self.meaning = self._derived
-        self.draw = None
-        self._kept = {}
-
-    def reference(self, function):
-        """Decorator of a NumPy function that check() compares with, in the place of what compute() says."""
-        self.meaning = function
-        return function
-
-    def cases(self, function):
-        """Decorator of draw(rng), which gives the tensors of a random case, Specs, arrays or Constants, and behind them
-        a dict of keywords where there are any."""
-        self.draw = function
-        return function
+        super().__init__(function)
+        self.meaning = self._derived  # reference() puts another one in its place
 
     def trace(self, *tensors, **parameters):
         """The Traced nest for tensors of these shapes: arrays, Specs, or Constants. Errors: KernelError."""
