@@ -3,7 +3,9 @@
 on the device. The bound of a step is the time in which the bus moves each weight once and each key and value once, at
 the maximal length for which the program is made. `times_bound` is cycles over it. `programs` is how often the NPU
 begins in a step: once more than it leaves for the host and comes back. Beside it stand the cycles by kind of layer,
-largest first, and whether the logits equal the reference interpreter's."""
+largest first, and whether the logits equal the reference interpreter's. `contexts` are single runs behind pasts of
+random bytes: steps whose program is as long as the past needs, and the reading of a prompt at once, beside the cycles
+in which the array does the products."""
 
 import collections
 import pathlib
@@ -19,6 +21,12 @@ SHAPES = {
     "one layer of 768": ({"layers": 1, "heads": 12, "size": 64, "inner": 3072, "words": 256}, 256),
     "grouped queries, 256 wide": ({"layers": 4, "heads": 8, "groups": 2, "size": 32, "inner": 768, "words": 256}, 256),
 }
+# (shape, maximal length, tokens of a run, pasts)
+CONTEXTS = [
+    ("15 M parameters, TinyStories' shape", 2048, 1, (31, 255, 1023, 2047)),
+    ("one layer of 768", 4096, 1, (31, 1023, 4095)),
+    ("15 M parameters, TinyStories' shape", 514, 512, (0,)),
+]
 TRAINED = "the trained decoder"
 STEPS = 3
 CONFIG = "npu256t"
@@ -90,6 +98,43 @@ def equals_reference(steps, data, first, **options):
     return bool(equal)
 
 
+def products(decoder, tokens, length):
+    """Multiplications of a run of so many tokens that attends to `length` of them."""
+    weights, cache = bytes_of(decoder, length)
+    return tokens * (weights + cache * decoder.heads // decoder.groups)
+
+
+def contexts(machine, config, device):
+    """Rows of runs behind pasts of several lengths."""
+    from tessera import Session
+    from tests.system.decoder import Decoder
+
+    rows, rng = [], np.random.default_rng(1)
+    for name, longest, tokens, pasts in CONTEXTS:
+        decoder = Decoder(**SHAPES[name][0], longest=longest)
+        data = decoder.model(tokens=tokens)
+        session = Session(data, device or "sysc", config, max_length=longest, numerics="close", length_steps=2)
+        reference = Session(data, "reference", numerics="close")
+        for past in pasts:
+            feeds = {
+                "input_ids": rng.integers(0, decoder.words, (1, tokens)),
+                "position_ids": np.arange(past, past + tokens)[None],
+                "attention_mask": np.ones((1, past + tokens), np.int64),
+            }
+            cache = (1, decoder.groups, past, decoder.size)
+            for port in session.get_inputs():
+                if port.name.startswith("past"):
+                    feeds[port.name] = rng.integers(-128, 128, cache, np.int8)
+            feeds = {port.name: feeds[port.name] for port in session.get_inputs()}
+            results, stats = session.run(None, feeds), session.stats()
+            equal = all(map(np.array_equal, results, reference.run(None, feeds)))
+            array = products(decoder, tokens, past + tokens) // (machine["block_in"] * machine["block_out"])
+            row = {"decoder": name, "config": config, "longest": longest, "past": past, "tokens": tokens}
+            row |= {"cycles": stats.cycles, "array_cycles": array, "equal_to_reference": bool(equal)}
+            rows.append(row)
+    return rows
+
+
 def bench(names, config, device):
     from tessera.generation import Generator
 
@@ -104,7 +149,8 @@ def bench(names, config, device):
         data, length, weights, cache = trained() if name == TRAINED else seeded(name, four_bits)
         if four_bits:
             weights = int(weights * packed_share(machine))
-        generator = Generator(data, device or "sysc", config, max_length=length, numerics="close")
+        options = {"numerics": "close", "length_steps": 0}  # one program for the maximal length
+        generator = Generator(data, device or "sysc", config, max_length=length, **options)
         steps = list(generator.stream([[3]], STEPS))
         stats = generator.session.stats()
         bound = -(-(weights + cache) // machine["axi_bytes"])
@@ -130,4 +176,4 @@ def bench(names, config, device):
                 "equal_to_reference": equals_reference(steps, data, 3, numerics="close"),
             }
         )
-    return {"decoding": rows}
+    return {"decoding": rows} | ({} if names else {"contexts": contexts(machine, config, device)})

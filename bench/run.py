@@ -360,7 +360,8 @@ def main():
         print(table(rows) if rows else json.dumps(result, indent=2))
         for key, value in result.items():
             if value is not rows and rows:
-                print(f"{key}: {json.dumps(value)}")
+                listed = isinstance(value, list) and value and isinstance(value[0], dict)
+                print(f"\n{key}\n{table(value)}" if listed else f"{key}: {json.dumps(value)}")
 
 
 if __name__ == "__main__":

@@ -164,11 +164,24 @@ Interface KeptPrograms::interface(const compiler::ImportOptions& import) {
   return interface;
 }
 
+int64_t KeptPrograms::added_to_pasts(const compiler::ImportOptions& import) {
+  const std::string key = files_ ? key_of("added to pasts", import, "") : "";
+  if (const auto kept = files_ ? files_->find(key) : std::nullopt)
+    if (const int64_t known = std::strtoll(kept->c_str(), nullptr, 10); known > 0) return known;
+  std::unique_ptr<compiler::Model> model = imported(import);
+  const int64_t added = model->added_to_pasts();
+  last_ = std::move(model);
+  last_import_ = text_of(import);
+  if (files_) files_->keep(key, std::to_string(added));
+  return added;
+}
+
 std::string KeptPrograms::program_key(const compiler::ImportOptions& import, const isa::MachineConfig& config,
                                       const compiler::CompileOptions& options) const {
   json given{{"schedules", options.schedules}, {"machine", isa::to_toml(config)}};
   for (const compiler::OptionInfo& info : compiler::option_table())
     given["options"][info.name] = compiler::get_option(options, info.name);
+  given["options"].erase("length_steps");
   // A compilation knows these two alone.
   if (options.effort != compiler::kQuickEffort) given["options"]["effort"] = compiler::kBestEffort;
   return key_of("program", import, given.dump());

@@ -43,6 +43,8 @@ class KeptPrograms {
   bool keeps() const { return files_.has_value(); }
   /// Errors: those of Model::from_source.
   Interface interface(const compiler::ImportOptions& import);
+  /// Model::added_to_pasts(). Errors: its own and those of Model::from_source.
+  int64_t added_to_pasts(const compiler::ImportOptions& import);
   /// Errors: those of Model::from_source and Model::compile. `options` are those of the constructor, or the same with
   /// further schedules or another effort.
   KeptProgram compile(const compiler::ImportOptions& import, const isa::MachineConfig& config,

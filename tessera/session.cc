@@ -15,6 +15,7 @@
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
 #include "tessera/kept_programs.h"
+#include "tessera/program_lengths.h"
 #include "tessera/quantised_for.h"
 #include "tessera/run_report.h"
 #include "tessera/search_behind.h"
@@ -27,6 +28,8 @@ namespace tessera {
 namespace {
 
 constexpr size_t kKeptExecutables = 8;
+constexpr int64_t kLengthSteps = 2;  // of CompileOptions::length_steps, on devices that count cycles
+constexpr int64_t kLeastPast = 2;    // for which a decoder can be compiled
 
 std::string known_names(const std::vector<Port>& ports) {
   std::string text;
@@ -73,15 +76,18 @@ struct Session::State {
   std::vector<Port> shown_inputs, shown_outputs;  // without what carries states, which stands behind
   std::vector<ops::Value> states;                 // that the last run has left; empty before the first
   std::vector<program::Past> pasts;
+  std::map<std::map<std::string, ops::Shape>, int64_t> added_to_pasts;  // by a run, by the shapes of inputs
   std::map<std::string, std::vector<size_t>> growing;  // dimensions of inputs for which one compilation serves
   isa::MachineConfig config;
   std::shared_ptr<driver::Device> device;
   std::shared_ptr<const program::Artifact> loaded;  // when opened from an artifact
   std::optional<KeptPrograms> programs;             // of an ONNX model on a machine
-  /// What a program is made for: shapes of dynamic inputs, and the initializers that are inputs.
+  /// What a program is made for: shapes of dynamic inputs, the initializers that are inputs, and of a decoder the
+  /// maximal length.
   struct Given {
     std::map<std::string, ops::Shape> shapes;
     std::set<std::string> overrides;
+    int64_t length = 0;
     bool operator==(const Given&) const = default;
     void add_to(compiler::ImportOptions& import) const {
       for (const auto& [name, shape] : shapes) import.shapes[name] = shape;
@@ -101,6 +107,7 @@ struct Session::State {
   const Entry* last = nullptr;
   double last_seconds = 0;
   std::mutex mutex;
+  Given ahead;                         // what the last look ahead wished for
   std::optional<SearchBehind> behind;  // ends first: its thread knows this state
 
   bool reference() const { return options.device == "reference"; }
@@ -203,15 +210,61 @@ struct Session::State {
     const bool dynamic = std::any_of(inputs.begin(), inputs.end(), open);
     if (options.compile.effort == compiler::kAutoEffort)
       options.compile.effort = dynamic && untimed ? compiler::kTieredEffort : compiler::kBestEffort;
+    if (options.compile.length_steps < 0) options.compile.length_steps = untimed ? 0 : kLengthSteps;
     if (dynamic) return;
     Given given;
     for (const Port& port : inputs)
       if (is_dynamic(port)) given.shapes[port.name] = key_of(port, port.shape);
+    given.length = length_for(given, 0);
     prepare(given);
   }
 
+  bool has_lengths() const { return options.compile.max_length > 0 && options.compile.length_steps > 0 && programs; }
+
+  /// The length of the program for a past; 0 where one program serves all.
+  int64_t length_for(const Given& given, int64_t past) {
+    if (!has_lengths()) return 0;
+    auto added = added_to_pasts.find(given.shapes);
+    if (added == added_to_pasts.end()) {
+      compiler::ImportOptions import = options.import;
+      given.add_to(import);
+      added = added_to_pasts.emplace(given.shapes, programs->added_to_pasts(import)).first;
+    }
+    const int64_t needed = std::max<int64_t>(past, kLeastPast) + added->second;
+    return program_length(needed, options.compile.max_length, options.compile.length_steps);
+  }
+
+  /// The length of the first past among values.
+  int64_t past_of(const std::vector<Bound>& values) const {
+    if (pasts.empty()) return 0;
+    const Bound& value = values[static_cast<size_t>(pasts.front().input)];
+    const auto* array = std::get_if<DeviceTensor>(&value);
+    const ops::Shape& shape = array ? array->shape : std::get<ops::Value>(value).tensor.shape();
+    return shape[static_cast<size_t>(pasts.front().axis)];
+  }
+
+  /// Makes the next longer program ahead, so that it is there when it is wanted.
+  void look_ahead(const Given& now, int64_t past) {
+    const int64_t longest = options.compile.max_length, steps = options.compile.length_steps;
+    if (now.length == 0 || past < now.length / 2) return;
+    Given next = now;
+    next.length = next_program_length(now.length, longest, steps);
+    const auto known = [&](const auto& entry) { return entry->given == next; };
+    if (std::any_of(entries.begin(), entries.end(), known) || next == ahead) return;
+    ahead = next;
+    compiler::ImportOptions import = options.import;
+    next.add_to(import);
+    compiler::CompileOptions to = compile_options(next);
+    if (to.effort == compiler::kTieredEffort) to.effort = compiler::kBestEffort;
+    search_behind(next, import, to);
+  }
+
   compiler::CompileOptions compile_options(const Given& given) const {
-    if (options.compile.tuned.empty()) return options.compile;
+    if (options.compile.tuned.empty()) {
+      compiler::CompileOptions to = options.compile;
+      if (given.length > 0) to.max_length = given.length;
+      return to;
+    }
     SessionOptions own = options;
     given.add_to(own.import);
     add_tuned_schedules(own.compile, *source, own);
@@ -287,9 +340,21 @@ struct Session::State {
       KeptProgram program = compile(given, import, *entry);
       entry->close_candidates = program.close_candidates;
       entry->artifact = std::make_shared<const program::Artifact>(std::move(program.artifact));
-      entry->executor = std::make_unique<runtime::Executor>(entry->artifact, device);
+      entry->executor = load(entry->artifact);
     }
     return add_entry(std::move(entry));
+  }
+
+  /// Where the device has no room for a program beside those that are kept, they go.
+  std::unique_ptr<runtime::Executor> load(const std::shared_ptr<const program::Artifact>& artifact) {
+    try {
+      return std::make_unique<runtime::Executor>(artifact, device);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kDoesNotFit || entries.empty()) throw;
+    }
+    last = nullptr;
+    entries.clear();
+    return std::make_unique<runtime::Executor>(artifact, device);
   }
 
   /// The shape for which a program is compiled: what grows stays open.
@@ -317,6 +382,11 @@ struct Session::State {
         if (is_dynamic(port) || (!port.ranked && tensor))
           given.shapes[port.name] = key_of(port, array ? array->shape : std::get<ops::Value>(values[i]).tensor.shape());
       }
+    if (has_lengths()) {
+      const int64_t past = past_of(values);
+      given.length = length_for(given, past);
+      look_ahead(given, past);
+    }
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i]->given != given) continue;
       std::rotate(entries.begin() + static_cast<int64_t>(i), entries.begin() + static_cast<int64_t>(i) + 1,
@@ -509,6 +579,7 @@ void Session::prepare(const std::vector<std::map<std::string, ops::Shape>>& shap
         throw Error(ErrorCode::kInvalidArgument, "input '" + port.name + "' is dynamic; give its shape, too");
       given.shapes[port.name] = s.key_of(port, found->second);
     }
+    given.length = s.length_for(given, 0);
     const std::lock_guard lock(s.mutex);
     const auto known = [&](const auto& entry) { return entry->given == given; };
     if (std::any_of(s.entries.begin(), s.entries.end(), known)) continue;

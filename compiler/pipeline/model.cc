@@ -344,27 +344,36 @@ onnx::ImportOptions sized(const onnx::ImportOptions& given, const std::vector<Po
 
 }  // namespace
 
-/// The model for the longest past, and for one that is shorter by one, after the same passes.
-static Bounded bounded(mlir::MLIRContext& context, const Model& model, mlir::func::FuncOp function,
-                       const onnx::ImportOptions& given, const auto& import, const CompileOptions& options) {
-  const std::vector<nn::PastInput> pasts = nn::past_inputs(function);
-  const auto growing = model.growing_inputs();
+/// Imports the model with pasts and totals of given lengths.
+static auto of_lengths(mlir::MLIRContext& context, const Model& model, const std::vector<nn::PastInput>& pasts,
+                       const onnx::ImportOptions& given, const auto& import) {
+  return
+      [&context, &given, &import, &pasts, inputs = model.inputs(), growing = model.growing_inputs()](
+          int64_t past, int64_t total) { return import(context, sized(given, inputs, growing, pasts, past, total)); };
+}
+
+int64_t Model::added_to_pasts() const {
+  const std::vector<nn::PastInput> pasts = nn::past_inputs(state_->main());
   if (pasts.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 "a maximal length is given, and the model has no input of dynamic length that a Concat or an attention "
                 "extends into an output; compile it without --max-length");
-  const auto with = [&](int64_t past, int64_t total) {
-    return import(context, sized(given, model.inputs(), growing, pasts, past, total));
-  };
-  Bounded made;
-  {
-    auto probe = with(1, onnx::ImportOptions::kOpen);
-    made.growth.step = nn::added_to(main_of(*probe), pasts.front().input);
-  }
-  if (made.growth.step < 1)
-    throw Error(ErrorCode::kUnsupported, "output '" + model.outputs()[pasts.front().output].name +
+  auto probe = of_lengths(state_->context, *this, pasts, state_->given, state_->import)(1, onnx::ImportOptions::kOpen);
+  const int64_t added = nn::added_to(main_of(*probe), pasts.front().input);
+  if (added < 1)
+    throw Error(ErrorCode::kUnsupported, "output '" + outputs()[pasts.front().output].name +
                                              "': how much a run adds to the past is not known; fix the number of "
                                              "tokens, for example with --shape input_ids=1,1");
+  return added;
+}
+
+/// The model for the longest past, and for one that is shorter by one, after the same passes.
+static Bounded bounded(mlir::MLIRContext& context, const Model& model, mlir::func::FuncOp function,
+                       const onnx::ImportOptions& given, const auto& import, const CompileOptions& options) {
+  Bounded made;
+  made.growth.step = model.added_to_pasts();
+  const std::vector<nn::PastInput> pasts = nn::past_inputs(function);
+  const auto with = of_lengths(context, model, pasts, given, import);
   made.growth.room = options.max_length - made.growth.step;
   if (made.growth.room < 2)
     throw Error(ErrorCode::kInvalidArgument, "a maximal length of " + std::to_string(options.max_length) +

@@ -98,6 +98,9 @@ class Model {
   std::map<std::string, std::vector<size_t>> growing_inputs() const;
   /// The pasts themselves.
   std::vector<program::Past> pasts() const;
+  /// By how much a run extends the pasts, of a decoder whose dimensions are fixed but for growing_inputs(). Errors:
+  /// kUnsupported when it is not known.
+  int64_t added_to_pasts() const;
   /// With CompileOptions::max_length these may be dynamic. Errors: kUnsupported when an input has a dynamic dimension
   /// (the message says how to fix it), kDoesNotFit.
   program::Artifact compile(const isa::MachineConfig& config, const CompileOptions& options = {});

@@ -77,6 +77,11 @@ void for_each_option(Options& o, Visit&& visit) {
         "Of a decoder with past and present: compiled once, for any past with which a run ends at this length; 0: for "
         "the length that comes",
         o.max_length, 0, 1 << 24);
+  visit(
+      "length_steps", "length-steps",
+      "Of a session with max-length: so many programs for lengths between a power of two and the next, so that a short "
+      "past costs less; 0: one for all lengths; -1: 2 on devices that count cycles, 0 on fsim",
+      o.length_steps, -1, 64);
 }
 
 template <typename T>

@@ -64,6 +64,7 @@ struct CompileOptions {
   std::string numerics = kNumericsOfModel;
   std::string litert_kernels = "xnnpack";  // of sessions and commands, which hand it to the importer
   int64_t max_length = 0;
+  int64_t length_steps = -1;  // of sessions, which choose max_length by it; a Model does not look at it
 
   // What is no option of a word: JSON by node name ("name#2" for the second layer of a name), overriding the
   // generator's, and who looks on.

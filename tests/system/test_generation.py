@@ -83,3 +83,32 @@ def test_what_is_no_decoder_or_does_not_fit():
         generator.generate([[1, 2, 3, 4, 5]], 5)
     with pytest.raises(ValueError, match="at least one token"):
         generator.generate([[]], 2)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_short_pasts_run_short_programs(steps):
+    """Programs for shorter lengths give the tokens and logits of one for all lengths, and take fewer cycles."""
+    data, prompt = Decoder(**SMALL, seed=11, longest=128).model(tokens=None), list(range(21))
+    results, cycles = [], []
+    for given in (0, steps):
+        generator = Generator(data, "sysc", "npu64", max_length=128, length_steps=given, block=8)
+        made = list(generator.stream([prompt], 80))
+        generator.session.finish_search()
+        results.append([(step.tokens.tolist(), step.logits.tobytes()) for step in made if step.generated])
+        cycles.append([step.cycles for step in made if step.count == 1])
+    assert results[0] == results[1]
+    assert len(set(cycles[0])) < len(set(cycles[1])) and max(cycles[1]) <= max(cycles[0])
+    assert cycles[1][0] < 0.9 * cycles[0][0]
+
+
+def test_a_past_from_before_goes_on_in_a_longer_program():
+    """Sequences part on the device and on the host, on both sides of the border between two programs."""
+    decoder = Decoder(**SMALL, seed=2, longest=128)
+    data = decoder.model()
+    want, _ = greedy(decoder, data, [5, 6], 40)
+    generator = Generator(data, "sysc", "npu64", max_length=100, length_steps=2)
+    steps = [step for step in generator.stream([[5, 6]], 40) if step.generated]
+    assert [int(step.tokens[0]) for step in steps] == want
+    again = Generator(data, "fsim", "npu64", max_length=100, length_steps=4, check_races=True, poison=7)
+    assert again.generate([[5, 6]], 40) == [want]
+    assert again.generate([[5, 6, *want[:35]]], 5) == [want[35:]]  # the longer program first
