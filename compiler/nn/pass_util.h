@@ -24,6 +24,9 @@ using Rewrite = std::function<bool(NodeOp, mlir::PatternRewriter&)>;
 /// Applies `rewrites` to the operations of `func`, bodies included, until none matches.
 mlir::LogicalResult apply_rewrites(mlir::func::FuncOp func, const std::vector<Rewrite>& rewrites);
 
+/// int8 or uint8.
+inline bool is_byte(ops::DType dtype) { return dtype == ops::DType::kInt8 || dtype == ops::DType::kUint8; }
+inline bool is_byte(mlir::Value value) { return is_byte(dtype_of(value)); }
 /// True if both are ranked, static and of one shape.
 bool same_static_shape(mlir::Value a, mlir::Value b);
 /// Integers of a constant value, or of attribute `attribute` where the operator has it (older opsets); nullopt if

@@ -45,6 +45,8 @@ std::unique_ptr<mlir::Pass> create_split_zero_points_pass();
 /// MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm of float results become MatMulInteger and arithmetic;
 /// DynamicQuantizeLSTM becomes such products in front of and inside a Scan. Keeps every bit.
 std::unique_ptr<mlir::Pass> create_split_float_products_pass();
+/// Conv, MatMul and Gemm between DequantizeLinear of 16 bits become integer products of bytes.
+std::unique_ptr<mlir::Pass> create_split_wide_products_pass();
 
 /// nn-fuse-norms: normalisations that are spelled out become LayerNormalization and SimplifiedLayerNormalization, as
 /// ONNX Runtime's optimiser makes them. Rounding changes, to ONNX Runtime's.

@@ -10,49 +10,13 @@
 
 #include "compiler/nn/pass_util.h"
 #include "compiler/nn/passes.h"
+#include "compiler/nn/splitter.h"
 
 namespace tessera::nn {
 namespace {
 
 using ops::DType;
 
-/// Makes operations in front of `op` that carry its name.
-class Splitter {
- public:
-  Splitter(NodeOp op, mlir::PatternRewriter& rewriter) : op_(op), rewriter_(rewriter) {}
-
-  NodeOp make(llvm::StringRef type, int version, mlir::ValueRange operands,
-              const std::map<std::string, ops::Attribute>& attributes = {}, unsigned results = 1) {
-    llvm::SmallVector<mlir::Value> unnamed(results);
-    return create_op(rewriter_, location_for(op_, unnamed), type, "", version, operands, attributes, results);
-  }
-  mlir::Value one(llvm::StringRef type, int version, mlir::ValueRange operands,
-                  const std::map<std::string, ops::Attribute>& attributes = {}) {
-    return make(type, version, operands, attributes)->getResult(0);
-  }
-  mlir::Value constant(const ops::Tensor& tensor) { return create_constant(rewriter_, op_.getLoc(), tensor); }
-
-  /// Replaces the operation by float(sum) * scale + bias; null values are left out.
-  void finish(mlir::Value sum, mlir::Value scale, mlir::Value bias) {
-    const mlir::Value real = one("Cast", 13, {sum}, {{"to", static_cast<int64_t>(DType::kFloat)}});
-    NodeOp last = bias ? named("Add", {one("Mul", 14, {real, scale}), bias}) : named("Mul", {real, scale});
-    rewriter_.replaceOp(op_, last->getResults());
-  }
-
- private:
-  /// The operation that makes the result, under its name.
-  NodeOp named(llvm::StringRef type, mlir::ValueRange operands) {
-    return create_op(rewriter_, op_.getLoc(), type, "", 14, operands, {});
-  }
-
-  NodeOp op_;
-  mlir::PatternRewriter& rewriter_;
-};
-
-bool is_byte(mlir::Value value) {
-  const DType dtype = dtype_of(value);
-  return dtype == DType::kUint8 || dtype == DType::kInt8;
-}
 bool is_known_float(mlir::Value value) {
   const auto shape = shape_of(value);
   return dtype_of(value) == DType::kFloat && shape && shape->size() <= 1;

@@ -21,8 +21,6 @@ using ops::Tensor;
 /// The largest map of border sums that is worth its memory, bytes.
 constexpr int64_t kLargestMapBytes = int64_t{64} << 20;
 
-bool is_byte(DType dtype) { return dtype == DType::kUint8 || dtype == DType::kInt8; }
-
 /// Constant weights minus their zero point, which has 1 element or one for each of `channels` (index: channel_of(i)).
 template <typename ChannelOf>
 std::optional<std::vector<int64_t>> centred_weights(NodeOp op, int64_t channels, const ChannelOf& channel_of) {

@@ -1,179 +1,212 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products in 16 bits, made of products of bytes: each form against the float model and ONNX Runtime, where they are
-chosen, and by what measure."""
+"""Models whose activations have 16 bits: QDQ of int16 and uint16 around float operators, as ONNX Runtime's quantiser
+writes them. Products run on the NPU as products of bytes. One product is the correctly rounded one of float64; networks
+are a few steps of 1 / 65,536 of the range from ONNX Runtime's, whose sums are floats."""
 
-import math
-
-import _tessera
 import numpy as np
+import onnxruntime
 import pytest
-from tessera.quantization import deciding, keeping, local, measure, sixteen
-from tessera.quantization.quantise import Options, Quantization
+from onnx import TensorProto, helper, numpy_helper
 
-import tessera
-from tests.system.float_models import Builder
+from tessera import Session
 
-
-def convolution(**options):
-    shape = options.pop("shape", (2, 8, 9, 7))
-    weights, bias = options.pop("weights"), options.pop("bias", True)
-    b = Builder(seed=4)
-    operands = ["x", b.weights(*weights)] + ([b.constant(b.rng.standard_normal(weights[0]))] if bias else [])
-    return b.model({"x": shape}, [b.node("Relu", [b.node("Conv", operands, **options)])])
+TYPES = {"int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16}
 
 
-def matrix(op, weights, bias=None, **options):
-    b = Builder(seed=5)
-    operands = ["x", b.weights(*weights)]
-    if op == "Gemm" and bias is not None:
-        operands.append(b.constant(b.rng.standard_normal(bias)))
-    y = b.node(op, operands, **options)
-    if op == "MatMul" and bias is not None:
-        y = b.node("Add", [y, b.constant(b.rng.standard_normal(bias))])
-    return b.model({"x": (3, 5, 8) if op == "MatMul" else (5, 8)}, [y])
+class Graph:
+    """A QDQ model under construction, opset 21."""
+
+    def __init__(self, seed):
+        self.rng, self.nodes, self.constants = np.random.default_rng(seed), [], []
+        self.inputs, self.stored = [], []
+
+    def constant(self, value):
+        self.constants.append(numpy_helper.from_array(np.asarray(value), f"c{len(self.constants)}"))
+        return self.constants[-1].name
+
+    def node(self, op, inputs, name=None, **attributes):
+        name = name or f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], f"{op}_{name}", **attributes))
+        return name
+
+    def input(self, shape):
+        self.inputs.append(helper.make_tensor_value_info(f"x{len(self.inputs)}", TensorProto.FLOAT, shape))
+        return self.inputs[-1].name
+
+    def through(self, x, kind, scale, zero=0, name=None):
+        """The value after it has been an integer of that kind."""
+        steps = [self.constant(np.float32(scale)), self.constant(TYPES[kind](zero))]
+        return self.node("DequantizeLinear", [self.node("QuantizeLinear", [x, *steps]), *steps], name)
+
+    def weights(self, shape, kind, axis, per_channel, zero=0):
+        """Integers with their scales; DequantizeLinear's result."""
+        info = np.iinfo(TYPES[kind])
+        scales = self.rng.uniform(0.5, 1.5, shape[axis] if per_channel else ()).astype(np.float32) / info.max
+        zeros = np.full(scales.shape, zero, TYPES[kind])
+        values = self.rng.integers(info.min + (info.min < 0), info.max + 1, shape).astype(TYPES[kind])
+        self.stored.append((values, scales.astype(np.float64), zeros.astype(np.float64)))
+        names = [self.constant(array) for array in (values, scales, zeros)]
+        return self.node("DequantizeLinear", names, **({"axis": axis} if per_channel else {}))
+
+    def model(self, result):
+        outputs = [helper.make_tensor_value_info(result, TensorProto.FLOAT, None)]
+        graph = helper.make_graph(self.nodes, "g", self.inputs, outputs, self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+        model.ir_version = 10
+        return model.SerializeToString()
 
 
-FORMS = {
-    "padded": lambda: convolution(weights=(12, 8, 3, 3), pads=[1, 0, 2, 1], strides=[2, 1]),
-    "same": lambda: convolution(weights=(12, 8, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2], bias=False),
-    "depthwise": lambda: convolution(weights=(8, 1, 3, 3), group=8, dilations=[2, 1]),
-    "one_axis": lambda: convolution(weights=(12, 8, 4), shape=(1, 8, 31), strides=[3]),
-    "matmul": lambda: matrix("MatMul", (8, 6), [6]),
-    "gemm": lambda: matrix("Gemm", (6, 8), [1, 6], transB=1, alpha=0.5, beta=2.0),
-    "gemm_one_bias": lambda: matrix("Gemm", (8, 6), [1]),
+def feeds(session, seed, spread=1.0):
+    rng = np.random.default_rng(seed)
+    return {p.name: (spread * rng.standard_normal(p.shape)).astype(np.float32) for p in session.get_inputs()}
+
+
+def on_npu(session):
+    return {layer.op for layer in session.stats().layers if layer.placement == "npu"}
+
+
+# kinds of operand and weights, zero points, whether each channel has a scale
+KINDS = [
+    ("int16", "int8", 0, 0, True),
+    ("uint16", "int8", 32768, 0, False),
+    ("uint16", "uint8", 31000, 130, False),
+    ("int16", "int16", -77, 0, True),
+    ("uint8", "int16", 120, 0, False),
+]
+PRODUCTS = {
+    "grouped convolution": ("Conv", [2, 8, 9, 11], [12, 4, 3, 3], 0, {"group": 2, "pads": [1, 2, 0, 1]}),
+    "strided, dilated 1-D": ("Conv", [1, 10, 40], [7, 10, 3], 0, {"strides": [2], "dilations": [3], "pads": [3, 3]}),
+    "depthwise": ("Conv", [1, 16, 8, 8], [16, 1, 3, 3], 0, {"group": 16, "auto_pad": "SAME_UPPER"}),
+    "matrices": ("MatMul", [2, 5, 48], [48, 21], 1, {}),
+    "Gemm": ("Gemm", [6, 40], [40, 10], 1, {"alpha": 0.5, "beta": 2.0}),
+    "turned Gemm": ("Gemm", [40, 6], [10, 40], 0, {"transA": 1, "transB": 1}),
 }
 
 
-def feeds_of(model, count=4):
-    port = model.graph.input[0]
-    shape = [d.dim_value for d in port.type.tensor_type.shape.dim]
-    return [{port.name: np.random.default_rng(k).standard_normal(shape, np.float32)} for k in range(count)]
+@pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: f"{kinds[0]} by {kinds[1]}")
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_one_product_is_the_rounded_one(name, kinds):
+    """Against the float64 product of the dequantised operands: the same step of 16 bits but where that is a tie to a
+    thousandth of a step."""
+    op, shape, weights, axis, attributes = PRODUCTS[name]
+    kind, weight_kind, zero, weight_zero, per_channel = kinds
+    g = Graph(sum(map(ord, name)))
+    scale = 8 / 65536 if "16" in kind else 8 / 256
+    x = g.through(g.input(shape), kind, scale, zero)
+    operands = [x, g.weights(weights, weight_kind, axis, per_channel, weight_zero)]
+    if op != "MatMul":
+        operands.append(g.constant(g.rng.standard_normal(weights[axis]).astype(np.float32)))
+    product = g.node(op, operands, "product", **attributes)
+    step = 64 / 65536 * np.sqrt(np.prod(weights) / weights[axis])
+    g.through(product, "int16", step, name="y")
+    session = Session(g.model("y"), "fsim", "npu64", check_races=True)
+    given = feeds(session, 3)
+    steps = session.run(None, given)[0].astype(np.float64) / np.float32(step)
+    left = real(np.rint(given["x0"] / np.float32(scale)) + zero, kind, scale, zero)
+    values, scales, zeros = g.stored[0]
+    right = np.moveaxis((np.moveaxis(values.astype(np.float64), axis, -1) - zeros) * scales, -1, axis)
+    wide = reference(op, left, right, attributes)
+    if op != "MatMul":
+        bias = np.float64(numpy_helper.to_array(g.constants[-3])) * attributes.get("beta", 1)
+        wide = wide + (bias if op == "Gemm" else bias.reshape(-1, *[1] * (len(shape) - 2)))
+    wide = np.clip(wide / np.float64(np.float32(step)), -32768, 32767)
+    tie = np.abs(wide - np.floor(wide) - 0.5) < 1e-3
+    assert np.abs(np.rint(steps) - wide).max() < 0.501
+    assert np.array_equal(np.rint(steps)[~tie], np.rint(wide)[~tie])
+    assert on_npu(session) & {"ConvInteger", "MatMulInteger"}
 
 
-def work_of(model, feeds, **options):
-    work = Quantization(model, feeds, Options(engine="onnxruntime", **options))
-    work.run()
-    return work
+def real(q, kind, scale, zero):
+    """What a quantised value stands for, in float64."""
+    info = np.iinfo(TYPES[kind])
+    return (np.clip(q.astype(np.float64), info.min, info.max) - zero) * np.float64(np.float32(scale))
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_each_form_is_near_float_and_on_the_npu(name):
-    model = FORMS[name]()
-    feeds = feeds_of(model)
-    work = work_of(model, feeds, sixteen=0)
-    before = work.distance(work.state.model, feeds)
-    products = [unit.name for unit in work.state.plan.units if unit.kind == "product"]
-    work.float_nodes.update(dict.fromkeys(products, sixteen.WHY))
-    work.settle()
-    assert [unit.bits for unit in work.state.plan.units if unit.kind == "product"] == [16]
-    assert work.state.placement.macs_cpu == 0 and work.state.placement.macs_npu > 0
-    assert work.distance(work.state.model, feeds) > max(70, before + 20)
-    expected = measure.session(work.state.model).run(None, feeds[0])
-    got = tessera.Session(work.state.model.SerializeToString(), device="fsim").run(None, feeds[0])
-    np.testing.assert_array_equal(got[0], expected[0])
+def reference(op, x, w, attributes):
+    """The product in float64, by loops over the taps."""
+    if op != "Conv":
+        x = x.T if attributes.get("transA") else x
+        return attributes.get("alpha", 1.0) * (x @ (w.T if attributes.get("transB") else w))
+    dims, group = x.ndim - 2, attributes.get("group", 1)
+    strides, dilations = attributes.get("strides", [1] * dims), attributes.get("dilations", [1] * dims)
+    pads = attributes.get("pads", [0] * 2 * dims)
+    if attributes.get("auto_pad"):  # of odd kernels and steps of 1
+        pads = [k // 2 for k in w.shape[2:]] * 2
+    x = np.pad(x, [(0, 0), (0, 0), *zip(pads[:dims], pads[dims:], strict=True)])
+    out = [
+        (n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(x.shape[2:], w.shape[2:], dilations, strides, strict=True)
+    ]
+    each, outputs = w.shape[1], w.shape[0] // group
+    result = np.zeros((x.shape[0], w.shape[0], *out))
+    for tap in np.ndindex(*w.shape[2:]):
+        at = [slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilations, out, strides, strict=True)]
+        part = x[(slice(None), slice(None), *at)]
+        for i in range(group):
+            lanes, rows = slice(i * each, (i + 1) * each), slice(i * outputs, (i + 1) * outputs)
+            result[:, rows] += np.einsum("oc,nc...->no...", w[(rows, slice(None), *tap)], part[:, lanes])
+    return result
 
 
-def test_values_beyond_the_observed_ones_are_not_cut_off():
-    model = FORMS["padded"]()
-    feeds = feeds_of(model)
-    work = work_of(model, feeds, sixteen=0)
-    work.float_nodes.update(dict.fromkeys(["conv0"], sixteen.WHY))
-    work.settle()
-    larger = [{name: 1.8 * value for name, value in feed.items()} for feed in feeds]
-    reference = measure.float_outputs(model, larger)
-    assert measure.output_distance(work.state.model, larger, reference) > 60
+def attention(kind, zero):
+    """Scores and their product with values: both operands come at run time."""
+    g = Graph(5)
+    x = g.through(g.input([2, 20, 32]), kind, 8 / 65536, zero)
+    q, k, v = (
+        g.through(g.node("MatMul", [x, g.weights([32, 32], "int8", 1, True)]), kind, 30 / 65536, zero) for _ in "qkv"
+    )
+    scores = g.node("MatMul", [q, g.node("Transpose", [k], perm=[0, 2, 1])])
+    shares = g.through(g.node("Softmax", [g.through(scores, kind, 400 / 65536, zero)]), "uint16", 1 / 65536)
+    g.through(g.node("MatMul", [shares, v]), kind, 30 / 65536, zero, name="y")
+    return g.model("y"), 30 / 65536
 
 
-def uneven():
-    """A channel of a hundredth of another one's size decides: in 8 bits it has two steps."""
-    b = Builder(seed=3)
-    weights = b.rng.standard_normal((8, 2, 3, 3)) * np.array([0.01, 1]).reshape(1, 2, 1, 1)
-    x = b.node("Relu", [b.node("Conv", ["x", b.constant(weights)])])
-    model = b.model({"x": [1, 2, 12, 12]}, [b.conv(x, 8, 4)])
-    sizes = np.array([1, 0.01], np.float32).reshape(1, 2, 1, 1)
-    return model, [{"x": feed["x"] * sizes} for feed in feeds_of(model, 8)]
+def network(kind, zero):
+    g = Graph(6)
+    x = g.through(g.input([1, 3, 16, 16]), kind, 8 / 65536, zero)
+    x = g.node("Conv", [x, g.weights([16, 3, 3, 3], "int8", 0, True)], pads=[1] * 4, strides=[2, 2])
+    x = first = g.through(g.node("Relu", [x]), kind, 40 / 65536, zero)
+    x = g.through(
+        g.node("Conv", [x, g.weights([16, 1, 3, 3], "int8", 0, True)], pads=[1] * 4, group=16), kind, 0.01, zero
+    )
+    x = g.through(g.node("Add", [x, first]), kind, 0.01, zero)
+    x = g.node("Flatten", [g.through(g.node("GlobalAveragePool", [x]), kind, 0.001, zero)])
+    x = g.node("Gemm", [x, g.weights([10, 16], "int8", 0, True)], transB=1)
+    g.through(x, kind, 0.005, zero, name="y")
+    return g.model("y"), 0.005
 
 
-def test_finer_steps_where_the_outputs_are_far():
-    model, feeds = uneven()
-    with pytest.warns(UserWarning, match="are computed in 16 bits"):
-        fine = tessera.quantize(model, feeds, engine="onnxruntime", report=True)
-    plain = tessera.quantize(model, feeds, engine="onnxruntime", report=True, sixteen=0, least_snr=-100)
-    assert fine.macs_npu_share == plain.macs_npu_share == 1
-    assert fine.report["in_16_bits"][0] == "conv0" and not plain.report["in_16_bits"]
-    assert fine.report["output_snr_db"] > max(28, plain.report["output_snr_db"] + 10)
-    rows = {row["layer"]: row for row in fine.report["layers"]}
-    assert all(rows[name]["bits"] == 16 for name in fine.report["in_16_bits"])
+@pytest.mark.parametrize("kind, zero", [("int16", 0), ("uint16", 32768)])
+@pytest.mark.parametrize("build, products", [(attention, 5), (network, 3)])
+def test_networks(build, products, kind, zero):
+    data, step = build(kind, zero)
+    options = onnxruntime.SessionOptions()  # by default its fused product of these weights rounds the operand to 8 bits
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
+    session, own = Session(data, "fsim", "npu64"), onnxruntime.InferenceSession(data, options)
+    given = feeds(session, 1)
+    got, want = session.run(None, given)[0], own.run(None, given)[0]
+    away = np.abs(got - want) / step
+    assert away.max() < 8.5 and (away < 0.5).mean() > 0.9
+    assert len([layer for layer in session.stats().layers if layer.placement == "npu"]) >= products
+    assert np.array_equal(got, Session(data, "reference").run(None, given)[0])
+    for device in ("sysc", "rtl"):
+        assert np.array_equal(got, Session(data, device, "npu64").run(None, given)[0]), device
 
 
-def test_more_products_get_finer_steps_where_the_outputs_are_still_far(monkeypatch):
-    model, feeds = uneven()
-    monkeypatch.setattr(keeping, "FINE_PRODUCTS", 0)  # as in a large network
-    monkeypatch.setattr(keeping, "FINE_SHARE", 1e-3)
-    little = work_of(model, feeds, least_snr=-100, sixteen=1e-3)
-    assert not any(unit.bits == 16 for unit in little.state.plan.units)
-    monkeypatch.setattr(keeping, "FAR_SHARE", 0.9)
-    with pytest.warns(UserWarning, match="are computed in 16 bits"):
-        more = work_of(model, feeds, least_snr=-100)
-    assert more.distance(more.state.model, feeds) > little.distance(little.state.model, feeds) + 3
-    assert any(unit.bits == 16 for unit in more.state.plan.units)
+def test_volumes_stay_float():
+    """The machine has no integer convolution in three dimensions whose sums leave it."""
+    g = Graph(8)
+    x = g.through(g.input([1, 4, 5, 6, 7]), "int16", 1 / 4096)
+    g.through(g.node("Conv", [x, g.weights([6, 4, 2, 2, 3], "int8", 0, True)]), "int16", 0.01, name="y")
+    session = Session(g.model("y"), "fsim", "npu64")
+    given = feeds(session, 2)
+    want = onnxruntime.InferenceSession(g.model("y")).run(None, given)[0]
+    assert np.abs(session.run(None, given)[0] - want).max() < 0.0101
 
 
-def test_sums_of_squares_are_those_of_float64():
-    rng = np.random.default_rng(0)
-    for size in (0, 5, 4096, 100_003):
-        for scale in (1e-30, 1.0, 1e30):
-            values = (scale * rng.standard_normal(size)).astype(np.float32)
-            values[: size // 3] = 0
-            expected = float((values.astype(np.float64) ** 2).sum())
-            assert measure.square_sum(values) == pytest.approx(expected, rel=1e-6, abs=0)
-    assert math.isnan(measure.square_sum(np.full((3, 5000), np.nan, np.float32)))
-
-
-def test_outputs_that_are_near_stay_in_8_bits():
-    model = FORMS["padded"]()
-    made = tessera.quantize(model, feeds_of(model, 8), engine="onnxruntime", report=True)
-    assert made.report["in_16_bits"] == []
-
-
-def chosen(noises, costs, wanted, budget):
-    products = [deciding.Alone(f"p{k}", noise, cost) for k, (noise, cost) in enumerate(zip(noises, costs))]
-    left = lambda some: sum(p.noise for p in products if p.name not in some) + 1e-9
-    return deciding.Finer(products, lambda some: -10 * math.log10(left(some))).choose(wanted, budget)
-
-
-def test_the_cheapest_noise_goes_first():
-    names, ratio = chosen([0.1, 0.1, 0.001, 0.001], [1, 1, 1, 1], 20, 3)
-    assert names == ["p0", "p1"] and ratio > 20
-    names, _ = chosen([0.1, 0.1, 0.001, 0.001], [50, 1, 1, 1], 20, 3)
-    assert names == ["p1"]  # what does not fit is left out, and what brings no more
-    assert chosen([0.1], [5], 20, 3) == ([], -math.inf)
-
-
-def test_what_a_product_loses_by_itself():
-    model, feeds = uneven()
-    work = work_of(model, feeds, sixteen=0, least_snr=-100)
-    products = [unit for unit in work.state.plan.units if unit.kind == "product"]
-    first, second = local.losses(work.state, products, feeds)
-    assert (first.cost, second.cost) == (12 * 12 * 18 * 8, 10 * 10 * 72 * 4) and first.noise > 10 * second.noise > 0
-
-
-def test_how_far_an_output_answers():
-    b = Builder(seed=1)
-    x = b.node("MatMul", ["x", b.weights(8, 4)])
-    model = b.model({"x": [1, 8]}, [b.node("Sigmoid", [x]), b.node("Softmax", [x]), x])
-    score, shares, value = measure.answers_of(model, _tessera.operator_names()["movements"])
-    distance = measure.Distance()
-    score.add(distance, 1 / (1 + np.exp([8.0, 8.0])), 1 / (1 + np.exp([8.0, 7.9])))
-    assert distance.signal == pytest.approx(2 * 4) and distance.noise == pytest.approx(0.01, rel=1e-3)
-    far = measure.Distance()
-    shares.add(far, [1.0, 1e-9], [1.0, 1e-6])
-    assert far.noise == 0 and far.signal == 81
-    plain, many = measure.Distance(), np.full(100, 0.5)
-    score.add(plain, many, many + 0.1)  # a map
-    value.add(plain, [3.0], [2.0])
-    assert plain.signal == pytest.approx(25 + 9) and plain.noise == pytest.approx(2)
-
-
-def test_few():
-    assert keeping.few(list("ab")) == "'a', 'b'" and keeping.few(list("abcde")) == "'a', 'b', 'c' and 2 more"
+def test_sums_that_int32_does_not_hold_stay_float():
+    g = Graph(9)
+    x = g.through(g.input([1, 40000]), "int16", 1 / 65536)
+    g.through(g.node("MatMul", [x, g.weights([40000, 2], "int8", 1, True)]), "int16", 0.01, name="y")
+    session = Session(g.model("y"), "fsim", "npu64")
+    session.run(None, feeds(session, 1, 0.1))
+    assert not on_npu(session)
