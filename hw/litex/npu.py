@@ -27,8 +27,8 @@ class Npu(LiteXModule):
         self.memory = axi.AXIInterface(data_width=8 * axi_bytes, address_width=32, id_width=1)
         self.interrupt = Signal()
 
-        # Registers of the slave are read by an address that the bus makes late: its channels have registers of their own,
-        # at a cycle of an access.
+        # Registers of the slave are read by an address that the bus makes late: its channels have registers of their
+        # own, at a cycle of an access.
         inner = axi.AXILiteInterface(data_width=32, address_width=32)
         for name in ("aw", "w", "ar"):
             channel = getattr(self.control, name)
