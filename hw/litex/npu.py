@@ -27,6 +27,16 @@ class Npu(LiteXModule):
         self.memory = axi.AXIInterface(data_width=8 * axi_bytes, address_width=32, id_width=1)
         self.interrupt = Signal()
 
+        # Registers of the slave are read by an address that the bus makes late: its channels have registers of their
+        # own, at a cycle of an access.
+        inner = axi.AXILiteInterface(data_width=32, address_width=32)
+        for name in ("aw", "w", "ar"):
+            channel = getattr(self.control, name)
+            buffer = stream.Buffer(channel.description)
+            setattr(self, f"{name}_buffer", buffer)
+            self.comb += [channel.connect(buffer.sink), buffer.source.connect(getattr(inner, name))]
+        self.comb += [inner.r.connect(self.control.r), inner.b.connect(self.control.b)]
+
         # The machine's addresses have 64 bits; its window of DRAM keeps them below 4 GB.
         addresses = {name: Signal(64) for name in ("ar", "aw")}
         ports = {"i_ap_clk": ClockSignal("sys"), "i_ap_rst_n": ~ResetSignal("sys"), "o_interrupt": self.interrupt}
@@ -37,9 +47,9 @@ class Npu(LiteXModule):
             ("ar", (), True),
             ("r", ("data", "resp"), False),
         ):
-            axi_port(getattr(self.control, name), f"s_axi_control_{name}", signals, inward, ports)
-        ports["i_s_axi_control_awaddr"] = self.control.aw.addr[:12]
-        ports["i_s_axi_control_araddr"] = self.control.ar.addr[:12]
+            axi_port(getattr(inner, name), f"s_axi_control_{name}", signals, inward, ports)
+        ports["i_s_axi_control_awaddr"] = inner.aw.addr[:12]
+        ports["i_s_axi_control_araddr"] = inner.ar.addr[:12]
         for name, signals, inward in (
             ("aw", ("len",), False),
             ("w", ("data", "strb", "last"), False),

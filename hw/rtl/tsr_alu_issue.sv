@@ -95,7 +95,7 @@ module tsr_alu_issue #(
   logic running_q, first_q, issue, want;
 
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .idle_i(!ahead_valid_q), .load_i(ahead_load), .advance_i(advance), .addr_i(nest.addresses),
+    .clk_i, .idle_i(!ahead_valid_q), .offer_i(loads), .load_i(ahead_load), .advance_i(advance), .addr_i(nest.addresses),
     .extent_i(nest.extents), .stride_i(nest.strides), .reduce_i(nest.reduce),
     .addr_o({second_address, dst_address, src_address}), .count_o(count), .inner_last_o(unused_inner_last),
     .sum_first_o(sum_first), .sum_last_o(sum_last), .last_o(nest_last)

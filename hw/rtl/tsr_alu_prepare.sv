@@ -55,11 +55,21 @@ module tsr_alu_prepare #(
   localparam bit Rows = RowLanes != 0;
 
   logic valid_q, start_q, fence_q, rows_q, map_q, want_q, back_q;
-  logic [511:0] word_q;
+  logic [511:0] word_q, nest_word_q;
   logic [31:0] pc_q;
-  tsr_isa_pkg::alu_t word;
-  assign word = word_q;
-  assign word_o = Rows ? word_q : '0;
+  tsr_isa_pkg::alu_t word, nest_word;
+  assign nest_word = nest_word_q;
+  always_comb begin
+    word = word_q;
+    word.extent = nest_word.extent;
+    word.src_addr = nest_word.src_addr;
+    word.dst_addr = nest_word.dst_addr;
+    word.second_addr = nest_word.second_addr;
+    word.src_stride = nest_word.src_stride;
+    word.dst_stride = nest_word.dst_stride;
+    word.second_stride = nest_word.second_stride;
+  end
+  assign word_o = Rows ? word : '0;
 
   // Take.
   logic take;
@@ -97,6 +107,12 @@ module tsr_alu_prepare #(
       map_q <= Rows && taken_map;
       pc_q <= instr_pc_i;
     end
+  end
+
+  // An instruction that may go while the last issue of the one in front of it stands has been loaded into the nest. What
+  // only the nest needs then is the next one's already: these many registers do not wait for the issue.
+  always_ff @(posedge clk_i) begin
+    if (instr_valid_i && (ready || ready_with_issue)) nest_word_q <= instr_i;
   end
 
   // Addresses and strides of the source, the destination and the second operand, in this order.
@@ -217,7 +233,7 @@ module tsr_alu_prepare #(
   assign constants_o = constants[slot_i];
 
   logic unused;
-  assign unused = &{1'b0, unused_taken_alu, taken, word, constant_i};
+  assign unused = &{1'b0, unused_taken_alu, taken, word, word_q, nest_word, constant_i};
 
 endmodule
 /* verilator lint_on LATCH */

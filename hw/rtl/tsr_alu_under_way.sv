@@ -65,12 +65,13 @@ module tsr_alu_under_way #(
   localparam logic [TargetBits-1:0] NoTarget = '1;
   logic [TargetBits*Long-1:0] targets_q;
   logic [LatencyBits-1:0] slack_q, latency;  // slack_q: cycles until the newest one is written
+  logic early_raw_q, early_first_q;          // they are at least those of a path; never as many as the longest path's
   logic [Long-1:0] meets, meets_q;  // the destinations that the next issue reads, and those that this one reads
   logic [Long-1:0] meets_src, meets_second;
   logic meets_push, meets_later, compare_src, compare_second, hazard_q;
 
   assign latency = raw_i ? RawLatency : second_i ? LongLatency : FirstLatency;
-  assign early_o = raw_i ? slack_q >= RawLatency : second_i ? slack_q >= LongLatency : slack_q >= FirstLatency;
+  assign early_o = raw_i ? early_raw_q : !second_i && early_first_q;
   assign idle_o = slack_q == '0;
   assign hazard_o = hazard_q;
   assign write_target = targets_q[TargetBits-1:0];
@@ -107,12 +108,16 @@ module tsr_alu_under_way #(
     if (!rst_ni) begin
       targets_q <= '1;
       slack_q <= '0;
+      early_raw_q <= 1'b0;
+      early_first_q <= 1'b0;
     end else if (enable_i && (push_i || !idle_o || retire_i)) begin
       targets_q <= {NoTarget, targets_q[TargetBits*Long-1:TargetBits]};
       if (push_i && latency == RawLatency) targets_q[TargetBits*(Raw-1)+:TargetBits] <= push_target;
       if (push_i && latency == FirstLatency) targets_q[TargetBits*(First-1)+:TargetBits] <= push_target;
       if (push_i && latency == LongLatency) targets_q[TargetBits*(Long-1)+:TargetBits] <= push_target;
       slack_q <= push_i ? latency - 1'b1 : slack_q == '0 ? '0 : slack_q - 1'b1;
+      early_raw_q <= push_i ? !raw_i : slack_q > RawLatency;
+      early_first_q <= push_i ? !raw_i && second_i : slack_q > FirstLatency;
     end
   end
 

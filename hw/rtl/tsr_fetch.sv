@@ -152,15 +152,13 @@ module tsr_fetch #(
   assign take = word_valid && (!held_q || pushed);  // nothing behind FINISH
 
   tsr_isa_pkg::finish_t checked;  // of any instruction: for its header
-  logic fault, is_finish;
-  logic [1:0] engine;
+  logic fault, is_finish_q;
+  logic [3:0] target_q;  // the queue that the word goes to
   assign fault = checked_q && (known_q != 3'(tsr_isa_pkg::FaultNone) || opcode_bad_q || operand_bad_q != '0);
   assign checked = word_q;
-  assign is_finish = checked.header.opcode == 6'(tsr_isa_pkg::OpcodeFinish);
-  assign engine = tsr_isa_pkg::engine_of(word_q);
   assign held_o = checked_q && !fault && !stopped_q;
-  assign finish_o = held_o && is_finish;
-  assign push_valid_o = held_o && !is_finish && run_i ? 4'd1 << engine : '0;
+  assign finish_o = held_o && is_finish_q;
+  assign push_valid_o = held_o && !is_finish_q && run_i ? target_q : '0;
   assign pushed = (push_valid_o & push_ready_i) != '0;
   assign fire = pushed || finish_take_i;
   assign word_o = word_q;
@@ -176,6 +174,8 @@ module tsr_fetch #(
     if (held_q && !checked_q) begin
       opcode_bad_q <= opcode_bad;
       operand_bad_q <= operand_bad;
+      is_finish_q <= checked.header.opcode == 6'(tsr_isa_pkg::OpcodeFinish);
+      target_q <= 4'd1 << tsr_isa_pkg::engine_of(word_q);
     end
   end
   always_ff @(posedge clk_i) begin

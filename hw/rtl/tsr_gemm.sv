@@ -90,7 +90,7 @@ module tsr_gemm #(
   assign check = prep_start_q && !prep_fence;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {prep_addresses, prep_strides} = 'x;
-    if (!tsr_isa_pkg::Simulated || check || !range_done || prep_move) begin
+    if (!tsr_isa_pkg::Simulated || check || !range_done || prep_done) begin
       prep_addresses = {prep.acc_addr, prep.wgt_addr, prep.inp_addr};
       prep_strides = {prep.acc_stride, prep.wgt_stride, prep.inp_stride};
     end
@@ -160,7 +160,7 @@ module tsr_gemm #(
   // In raster form: the loops kept, then rows and columns. Nothing but INP moves inside.
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {extent, strides} = 'x;
-    if (!tsr_isa_pkg::Simulated || prep_move) begin
+    if (!tsr_isa_pkg::Simulated || prep_done) begin
       extent = prep.extent;
       strides = prep_strides;
       if (form_raster) begin
@@ -176,7 +176,7 @@ module tsr_gemm #(
   end
 
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .idle_i(!active_q), .load_i(prep_move), .advance_i(advance), .addr_i(prep_addresses), .extent_i(extent),
+    .clk_i, .idle_i(!active_q), .offer_i(prep_done), .load_i(prep_move), .advance_i(advance), .addr_i(prep_addresses), .extent_i(extent),
     .stride_i(strides), .reduce_i(form_raster ? 3'd2 : prep.reduce),
     .addr_o({acc_address, wgt_address, inp_address}), .count_o(count), .inner_last_o(inner_last), .sum_first_o(sum_first),
     .sum_last_o(sum_last), .last_o(last)

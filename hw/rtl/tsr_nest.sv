@@ -6,8 +6,10 @@
 // are modulo 2^14, which is exact once the range check has passed.
 //
 // Latency: load_i in cycle t, outputs of the first iteration in t + 1. Throughput: one iteration a cycle. Operands are
-// taken with load_i, which comes with the last iteration's advance_i or while idle_i. Reset: none, what stands before the
-// first load means nothing. Timing: the choice among six loops and an addition, or a counter, its comparison and the
+// taken with load_i, which comes with the last iteration's advance_i or while idle_i. Extents and strides are no longer
+// needed at the last iteration: so they are taken as soon as offer_i says that they are there, and need not wait for
+// whatever load_i waits for. offer_i comes with load_i at the latest, and what it offers stays until then. Reset: none,
+// what stands before the first load means nothing. Timing: the choice among six loops and an addition, or a counter, its comparison and the
 // next loop that steps; load_i and advance_i only enable. count_o: the iteration at which a loop stands, from 1 on.
 // inner_last_o bit k: loops k to 5 all stand at their last iteration.
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
@@ -17,6 +19,7 @@ module tsr_nest #(
 ) (
   input  logic                   clk_i,
   input  logic                   idle_i,
+  input  logic                   offer_i,
   input  logic                   load_i,
   input  logic                   advance_i,
   input  logic [14*Operands-1:0] addr_i,
@@ -104,7 +107,7 @@ module tsr_nest #(
     end
     assign through[k] = ends;
     always_ff @(posedge clk_i) begin
-      if (load_i) begin
+      if (offer_i && fresh) begin
         extent_q <= extent_i[ExtentBits*k+:ExtentBits];
         for (int unsigned n = 0; n < Operands; n++) begin
           stride_q[AddressBits*n+:AddressBits] <= stride_i[AddressBits*(Loops*n+k)+:AddressBits];

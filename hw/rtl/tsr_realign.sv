@@ -43,23 +43,23 @@ module tsr_realign #(
   // Cycles of a run: one for each group, and one before them that fills the register of the older beat. Each needs a beat
   // but the last one of some runs. Counted down to -1, which its sign tells.
   logic [CountBits-1:0] left_q;  // behind this one, less one
-  logic busy_q, pad_q, first_q, prime_q, last_free_q;
+  logic pad_q, first_q, last_free_q;
+  logic primes_q, needs_q, free_q;  // a cycle that fills the register; one of a group, that needs a beat or does not
   logic [7:0] pad_value_q;
   logic [OffsetBits-1:0] shift_q;   // (from - to - 1) modulo AxiBytes
   logic [OffsetBits-1:0] first_lane_q, last_lane_q;
   logic [8*AxiBytes-1:0] older_q;
 
-  logic needs_beat, group_fire, beat_fire, fire, take;
-  assign needs_beat = busy_q && !pad_q && !(last_free_q && group_last_o);
-  assign busy_o = busy_q;
-  assign group_valid_o = busy_q && !prime_q && (!needs_beat || beat_valid_i);
+  logic group_fire, beat_fire, fire, take;
+  assign busy_o = primes_q || needs_q || free_q;
+  assign group_valid_o = free_q || (needs_q && beat_valid_i);
   assign group_last_o = left_q[CountBits-1];
   assign group_fire = group_valid_o && group_ready_i;
-  assign beat_ready_o = needs_beat && (prime_q || group_ready_i);
+  assign beat_ready_o = primes_q || (needs_q && group_ready_i);
   assign beat_fire = beat_ready_o && beat_valid_i;
-  assign fire = prime_q ? beat_fire : group_fire;
-  assign starved_o = needs_beat && !beat_valid_i;
-  assign run_ready_o = !busy_q || (group_fire && group_last_o);
+  assign fire = beat_fire || group_fire;
+  assign starved_o = (primes_q || needs_q) && !beat_valid_i;
+  assign run_ready_o = !busy_o || (group_fire && group_last_o);
   assign take = run_valid_i && run_ready_o;
 
   // Byte i of a group is byte i + 1 + shift of both beats: first by multiples of eight, then by even distances, then by
@@ -93,10 +93,23 @@ module tsr_realign #(
   assign group_be_o = (first_q ? {AxiBytes{1'b1}} << first_lane_q : '1) &
       (group_last_o ? {AxiBytes{1'b1}} >> ~last_lane_q : '1);
 
+  // What the next cycle is, so that a group is offered as soon as its beat is there.
+  logic [CountBits-1:0] left;
+  logic runs, next_free;
+  assign left = left_q - 1'b1;
+  assign runs = take || !group_last_o;
+  assign next_free = take ? (Pads && run_pad_i) || (run_last_free_i && run_left_i[CountBits-1])
+                          : pad_q || (last_free_q && left[CountBits-1]);
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) busy_q <= 1'b0;
-    else if (take) busy_q <= 1'b1;
-    else if (group_fire && group_last_o) busy_q <= 1'b0;
+    if (!rst_ni) begin
+      primes_q <= 1'b0;
+      needs_q <= 1'b0;
+      free_q <= 1'b0;
+    end else if (take || fire) begin
+      primes_q <= take && run_prime_i;
+      needs_q <= runs && !next_free && !(take && run_prime_i);
+      free_q <= runs && next_free && !(take && run_prime_i);
+    end
   end
   always_ff @(posedge clk_i) begin
     if (beat_fire) older_q <= beat_data_i;
@@ -104,16 +117,14 @@ module tsr_realign #(
       pad_q <= Pads && run_pad_i;
       pad_value_q <= Pads ? run_pad_value_i : '0;
       first_q <= 1'b1;
-      prime_q <= run_prime_i;
       last_free_q <= run_last_free_i;
       shift_q <= run_shift_i;
       first_lane_q <= run_to_i;
       last_lane_q <= run_last_lane_i;
       left_q <= run_left_i;
     end else if (fire) begin
-      if (!prime_q) first_q <= 1'b0;
-      prime_q <= 1'b0;
-      left_q <= left_q - 1'b1;
+      if (!primes_q) first_q <= 1'b0;
+      left_q <= left;
     end
   end
 
