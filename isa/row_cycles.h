@@ -28,11 +28,10 @@ RowNest row_nest(const Rows& i) {
   return nest;
 }
 
-/// ROW_REDUCE: from the cycle behind a group's last address to that in which its first row's end begins.
+/// ROW_REDUCE's sums: from the cycle behind a group's last address to that in which its first result may be kept.
 inline int64_t row_walk_cycles(const MachineConfig& config, int64_t rows, int64_t entries) {
   namespace row = timing::row;
-  return (rows - 1) * row::turns(config) + row::kCorner + entries * row::walk(config) + row::kDrain +
-         row::capture(config);
+  return (rows - 1) * row::turns(config) + row::kCorner + entries * row::walk(config) + row::kDrain;
 }
 
 /// ROW_REDUCE: the end of a row. `places`: by which the moments' V is moved, an even number.
@@ -54,11 +53,26 @@ inline int64_t row_map_cycles(const MachineConfig& config, int64_t entries) {
 
 /// The whole instruction on these rows, where data are not known.
 inline int64_t row_cycles(const RowReduce& i, const MachineConfig& config, const RowNest& nest) {
+  namespace row = timing::row;
   constexpr int64_t kPlaces = 8;  // V nearly fills its 48 bits
-  const int64_t group = timing::row::group(config), rest = nest.rows % group;
-  return nest.rows / group * row_walk_cycles(config, group, nest.entries) +
-         (rest > 0 ? row_walk_cycles(config, rest, nest.entries) : 0) +
-         nest.rows * (timing::row::kGather + row_end_cycles(i, kPlaces));
+  const int64_t end = row_end_cycles(i, kPlaces);
+  if (i.operation == Reduction::kMax) {
+    return (nest.rows - 1) * std::max(nest.entries + row::kRow, end) + row::kRow + nest.entries + row::kMax;
+  }
+  // A group's results are finished while the next group is walked, and kept when those before are written.
+  const int64_t group = row::group(config), capture = row::capture(config);
+  int64_t kept = 0;  // by when results are kept, from the start on
+  int64_t last = 0;  // rows of the group whose results they are
+  const auto add = [&](int64_t groups, int64_t rows) {
+    const int64_t walk = rows * row::kGather + row_walk_cycles(config, rows, nest.entries);
+    if (groups == 0 || rows == 0) return;
+    kept += std::max(walk, last * end + (last > 0 ? row::kTurnover - 1 : 0)) + capture;
+    kept += (groups - 1) * (std::max(walk, rows * end + row::kTurnover - 1) + capture);
+    last = rows;
+  };
+  add(nest.rows / group, group);
+  add(1, nest.rows % group);
+  return kept + last * end;
 }
 inline int64_t row_cycles(const RowMap& i, const MachineConfig& config, const RowNest& nest) {
   constexpr int64_t kExponent = 10;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows between start and end, bound to tsr_rows: outside of an instruction nothing is asked for and nothing written; the
-// instruction stands; it reads every vector of its rows once, ROW_MAP in the order of the nest; ROW_MAP writes as many vectors as it has read and no scalars,
+// instruction stands; it reads every vector of its rows once, ROW_MAP and maxima in the order of the nest;
+// ROW_MAP writes as many vectors as it has read and no scalars,
 // ROW_REDUCE a scalar for each row and no vectors, each write until it is granted; tables and PARAM are read by operations
 // that have them; no destination is read before it is written.
 module tsr_assert_rows (
@@ -25,9 +26,10 @@ module tsr_assert_rows (
 );
 
   tsr_isa_pkg::row_map_t map;
-  logic mapping, looks, channels;
+  logic mapping, ordered, looks, channels;
   assign map = word_i;
   assign mapping = map.header.opcode == 6'(tsr_isa_pkg::OpcodeRowMap);
+  assign ordered = mapping || map.operation == 2'(tsr_isa_pkg::ReductionMax);
   assign looks = map.operation == (mapping ? 2'(tsr_isa_pkg::MappingSoftmax) : 2'(tsr_isa_pkg::ReductionSumExp));
   assign channels = mapping && map.operation == 2'(tsr_isa_pkg::MappingNormalise);
 
@@ -89,11 +91,11 @@ module tsr_assert_rows (
           end
           written = written + 1;
         end
-        if (src_req_o && src_gnt_i && mapping) begin
+        if (src_req_o && src_gnt_i && ordered) begin
           `TSR_ASSERT(src_addr_o == source, "rows read out of order")
           for (int unsigned k = 0; k < waits.size(); k++)
             `TSR_ASSERT(map.src != map.dst || waits[k] != src_addr_o, "rows read what they have not written yet")
-          waits.push_back(target);
+          if (mapping) waits.push_back(target);
           for (int signed k = 5; k >= 0; k--) begin
             index[k] = index[k] + 1;
             if (index[k] != 32'(map.extent[k])) break;

@@ -7,10 +7,11 @@
 // lanes side by side, one row behind another. While a row is under way the next one's scalars are read and its factor is
 // made. What the lanes need of a row stands beside them once for each stage that wants it, and is taken over with the
 // row's first group.
-// ROW_REDUCE: a lane takes one byte a cycle, and four rows in turn, whose sums are the four registers of its adder. So
+// ROW_REDUCE's maxima take a vector a cycle, one row behind another, through a tree beside the lanes.
+// Its sums: a lane takes one byte a cycle, and four rows in turn, whose sums are the four registers of its adder. So
 // Rows = 4 * RowLanes rows are walked together: all their vectors of one iteration are written into a small memory of
 // each lane, of two halves, while the lanes take the bytes of the iteration before in the other order. Then the rows'
-// results are kept, finished one after another and written.
+// results are kept, and finished one after another and written while the next rows are walked.
 //
 // start_i: the instruction at word_i, held until done_o, one cycle, with which the last write is granted. Back-pressure: a
 // refused write holds the lanes of ROW_MAP, or the results of ROW_REDUCE; refused reads are asked for again. Reset:
@@ -63,14 +64,15 @@ module tsr_rows #(
   if (4 * RowLanes > BlockOut) $error("tsr_rows: RowLanes above BlockOut / 4");
 
   localparam logic [3:0] Idle = 4'd0, Gather = 4'd1, Walk = 4'd2, Drain = 4'd3, Capture = 4'd4, Finish = 4'd5,
-      Scalars = 4'd6, Back = 4'd7, Setup = 4'd8, Ready = 4'd9, Taken = 4'd10;
+      Scalars = 4'd6, Back = 4'd7, Setup = 4'd8, Ready = 4'd9, Taken = 4'd10, Scan = 4'd11;
 
   tsr_isa_pkg::row_reduce_t reduce;
   tsr_isa_pkg::row_map_t map;
-  logic reducing, is_max, is_sum, is_moments, is_softmax, is_normalise;
+  logic reducing, grouped, is_max, is_sum, is_moments, is_softmax, is_normalise;
   assign reduce = word_i;
   assign map = word_i;
   assign reducing = map.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce);
+  assign grouped = reducing && !is_max;
   assign is_max = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionMax);
   assign is_sum = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionSumExp);
   assign is_moments = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionMoments);
@@ -84,7 +86,7 @@ module tsr_rows #(
   logic next_row, load_inner, next_inner, last_row, last_inner;
   tsr_row_nest u_nest (
     .clk_i, .idle_i(state_q == Idle), .load_i(start_i && state_q == Idle),
-    .outer_i(reducing ? state_q == Gather : !running_q || fetched_all_q), .next_row_i(next_row),
+    .outer_i(grouped ? state_q == Gather : !running_q || fetched_all_q), .next_row_i(next_row),
     .next_entry_i(next_inner), .load_entries_i(load_inner), .row_i(map.row), .extent_i(map.extent),
     .addr_i({map.scalar_addr, map.dst_addr, map.src_addr}),
     .stride_i({map.scalar_stride, map.dst_stride, map.src_stride}),
@@ -92,9 +94,12 @@ module tsr_rows #(
     .last_row_o(last_row), .last_entry_o(last_inner)
   );
 
-  // The rows of a group: where they begin, where their scalars are.
-  logic [13:0] base[Rows], target[Rows];
-  logic [31:0] maximum[Rows];
+  // The rows of a group: where they begin, where their scalars are; of the latter also those of the group before, whose
+  // results are being written.
+  logic [13:0] base[Rows], target[2 * Rows];
+  logic [31:0] maximum[2 * Rows];
+  logic fill_half_q, finish_half;
+  assign finish_half = fill_half_q ^ grouped;
   logic [RowBits-1:0] row_q, rows_q;  // rows_q: the last one's number
   logic last_group_q, took_q;
   logic [RowBits-1:0] took_row_q;
@@ -102,18 +107,20 @@ module tsr_rows #(
   assign gathered = state_q == Gather && (!is_sum || acc_gnt_i);
   assign group_ends = row_q == RowBits'(Rows - 1) || last_row;
   always_ff @(posedge clk_i) begin
-    if (gathered) begin
-      base[row_q] <= row_source;
-      target[row_q] <= row_target;
-    end
-    if (took_q) maximum[took_row_q] <= acc_rdata_i[31:0];
+    if (gathered) base[row_q] <= row_source;
+    if (gathered || next_row_begins) target[{fill_half_q, row_q}] <= row_target;
+    if (took_q) maximum[{fill_half_q, took_row_q}] <= acc_rdata_i[31:0];
     took_row_q <= row_q;
   end
 
-  // A vector's read, its register, its groups of bytes. A read is taken, and the nest moved, when its data come.
+  // A vector's read, its register, its groups of bytes. A read is taken, and the nest moved, when its data come. Where
+  // maxima want a vector in each cycle, the nest moves with the read, and a refused read is asked for again from a
+  // register.
   logic enable;
   logic ask, back_q, taking, hazard;
-  // ROW_MAP's row that is under way, while the nest stands at the next one.
+  logic stepping, refused_q, asked_first_q, asked_last_q;
+  logic [13:0] read_address_q;
+  // The row of ROW_MAP or of maxima that is under way, while the nest stands at the next one.
   logic running_q, final_row_q, fresh_row_q, next_row_begins;
   logic [13:0] run_source_q, run_target_q;
   logic [TurnBits-1:0] pace_q, turn_q;
@@ -123,12 +130,13 @@ module tsr_rows #(
   logic half_q;  // the half that is written
   logic [1:0] full_q, final_q;  // by half: its vectors are there; they are the rows' last
   logic fetched_all_q, taking_last;
-  assign ask = (state_q == Walk && !fetched_all_q && !full_q[half_q]) || (running_q && !fetched_all_q && !hazard);
-  assign src_req_o = ask && enable && !back_q && pace_q == '0;
-  assign src_addr_o = source_step + run_source_q;
+  assign ask = !fetched_all_q && ((state_q == Walk && !full_q[half_q]) || (running_q && !is_max && !hazard));
+  assign stepping = is_max && running_q && !fetched_all_q && !refused_q;
+  assign src_req_o = stepping || refused_q || (ask && enable && !back_q && pace_q == '0);
+  assign src_addr_o = refused_q ? read_address_q : source_step + run_source_q;
   assign taking = back_q && enable;
   assign taking_last = !reducing || fetch_row_q == rows_q;  // of an iteration
-  assign next_inner = taking && taking_last;
+  assign next_inner = stepping || (taking && taking_last && !is_max);
   assign issue_o = taking;
   logic [RowBits-1:0] emit_row_q;
   logic emit_half_q, emit_last_q, emit_first_q;
@@ -144,11 +152,13 @@ module tsr_rows #(
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       back_q <= 1'b0;
+      refused_q <= 1'b0;
       emitting_q <= 1'b0;
       pace_q <= '0;
       turn_q <= '0;
     end else begin
       back_q <= src_req_o && src_gnt_i;
+      refused_q <= is_max && src_req_o && !src_gnt_i;
       if (taking) pace_q <= TurnBits'(Turns - 2);
       else if (enable && pace_q != '0) pace_q <= pace_q - 1'b1;
       if (taking) emitting_q <= 1'b1;
@@ -165,15 +175,17 @@ module tsr_rows #(
       emit_last_q <= taking_last;
       emit_first_q <= fresh_row_q;
     end
+    read_address_q <= src_addr_o;
+    if (stepping) {asked_first_q, asked_last_q} <= {fresh_row_q, last_inner};
   end
 
-  // Elements of a limited row that the lanes may still take: ROW_REDUCE counts by vectors, ROW_MAP by groups.
+  // Elements of a limited row that may still be taken: ROW_REDUCE counts by vectors, ROW_MAP by groups.
   logic [15:0] within_q;
   logic [16:0] left;  // below 0 none
   assign left = {1'b0, within_q} - (reducing ? 17'(BlockOut) : 17'(RowLanes));
   always_ff @(posedge clk_i) begin
-    if (state_q == Gather || (taking && fresh_row_q)) within_q <= limit_i;
-    else if (reducing ? walking_q && step_q == '1 : emitting_q && enable)
+    if (state_q == Gather || (taking && (is_max ? asked_first_q : fresh_row_q))) within_q <= limit_i;
+    else if (is_max ? scan_q[0] : reducing ? walking_q && step_q == '1 : emitting_q && enable)
       within_q <= left[16] ? '0 : left[15:0];
   end
 
@@ -201,7 +213,7 @@ module tsr_rows #(
       fetched_all_q <= 1'b0;
       walked_all_q <= 1'b0;
       step_q <= '0;
-    end else if (reducing) begin
+    end else if (grouped) begin
       if (taking) begin
         fetch_row_q <= taking_last ? '0 : fetch_row_q + 1'b1;
         if (taking_last) begin
@@ -226,7 +238,73 @@ module tsr_rows #(
       end
     end else begin
       if (next_row_begins) fetched_all_q <= 1'b0;
-      if (taking && last_inner) fetched_all_q <= 1'b1;
+      if (next_inner && last_inner) fetched_all_q <= 1'b1;
+    end
+  end
+
+  // Maxima: a tree over a vector, a vector in each cycle, and the largest one of a row so far. inside: the row has the
+  // element; where it has one of two, it has the first. The tree has four registers: Levels above them are spread.
+  localparam int unsigned Levels = $clog2(BlockOut);
+  logic [5:0] scan_q, scan_last_q;  // bit 0: a vector stands in its register
+  logic [4:0] scan_first_q;
+  logic [8:0] leaves[BlockOut];                   // inside, byte
+  logic [8:0] top;
+  logic [7:0] best_q;
+  function automatic logic [8:0] larger(input logic [8:0] a, input logic [8:0] b, input logic unsigned_bytes);
+    larger = b[8] && {b[7] == unsigned_bytes, b[6:0]} > {a[7] == unsigned_bytes, a[6:0]} ? b : a;
+  endfunction
+  always_comb begin
+    for (int unsigned o = 0; o < BlockOut; o++) begin
+      leaves[o][8] = !(scan_last_q[0] && o >= 32'(reduce.tail)) && (!reduce.limited || 16'(o) < within_q);
+      leaves[o][7:0] = vector_q[8*o+:8];
+    end
+  end
+  for (genvar s = 0; s < 4; s++) begin : gen_tree
+    localparam int unsigned From = BlockOut >> ((s * Levels + 3) / 4);
+    localparam int unsigned To = BlockOut >> (((s + 1) * Levels + 3) / 4);
+    logic [8:0] nodes[From], largest_q[To];
+    for (genvar n = 0; n < From; n++) begin : gen_node
+      if (s == 0) assign nodes[n] = leaves[n];
+      else assign nodes[n] = gen_tree[s-1].largest_q[n];
+    end
+    for (genvar n = 0; n < To; n++) begin : gen_larger
+      logic [8:0] largest;
+      if (From == To) begin : gen_same
+        assign largest = nodes[n];
+      end else if (From == 2 * To) begin : gen_two
+        assign largest = larger(nodes[2*n], nodes[2*n+1], reduce.src_unsigned);
+      end else begin : gen_four
+        assign largest = larger(larger(nodes[4*n], nodes[4*n+1], reduce.src_unsigned),
+                                larger(nodes[4*n+2], nodes[4*n+3], reduce.src_unsigned), reduce.src_unsigned);
+      end
+      always_ff @(posedge clk_i) largest_q[n] <= largest;
+    end
+  end
+  assign top = gen_tree[3].largest_q[0];
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) scan_q <= '0;
+    else scan_q <= {scan_q[4:0], taking && is_max};
+    scan_first_q <= {scan_first_q[3:0], asked_first_q};
+    scan_last_q <= {scan_last_q[4:0], asked_last_q};
+    if (scan_q[4]) begin
+      if (scan_first_q[4]) best_q <= top[7:0] & {8{top[8]}};
+      else best_q <= 8'(larger({1'b1, best_q}, top, reduce.src_unsigned));
+    end
+  end
+  // Rows begun and not written yet, rows kept and not written yet.
+  logic [RowBits:0] begun_q, ready_q;
+  logic [RowBits-1:0] kept_row_q;
+  logic scanned;
+  assign scanned = scan_q[5] && scan_last_q[5];
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni || !is_max || state_q == Idle) begin
+      begun_q <= '0;
+      ready_q <= '0;
+      kept_row_q <= '0;
+    end else begin
+      begun_q <= begun_q + (RowBits + 1)'(next_row_begins) - (RowBits + 1)'(written);
+      ready_q <= ready_q + (RowBits + 1)'(scanned) - (RowBits + 1)'(written);
+      kept_row_q <= kept_row_q + RowBits'(scanned);
     end
   end
 
@@ -317,7 +395,7 @@ module tsr_rows #(
   end
 
   // The lanes. Stage 0: a byte; 1: its distance and the table's index; 2: the table's answer; 3: the sum, or the map.
-  logic valid_1_q, valid_2_q, valid_3_q, first_1_q, first_2_q, first_3_q, map_valid_0;
+  logic valid_1_q, valid_2_q, first_1_q, first_2_q, first_3_q, map_valid_0;
   logic [2:0] first_later_q;
   logic [1:0] slot_1;
   logic [8:0] against;
@@ -325,11 +403,11 @@ module tsr_rows #(
   assign slot_1 = phase_q - 2'd1;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      {valid_1_q, valid_2_q, valid_3_q} <= '0;
+      {valid_1_q, valid_2_q} <= '0;
       {first_1_q, first_2_q, first_3_q} <= '0;
       first_later_q <= '0;
     end else if (enable) begin
-      {valid_3_q, valid_2_q, valid_1_q} <= {valid_2_q, valid_1_q, reducing ? byte_valid_0 : map_valid_0};
+      {valid_2_q, valid_1_q} <= {valid_1_q, reducing ? byte_valid_0 : map_valid_0};
       {first_3_q, first_2_q, first_1_q} <= {first_2_q, first_1_q, byte_first_0};
       first_later_q <= {first_later_q[1:0], first_3_q};
     end
@@ -342,7 +420,7 @@ module tsr_rows #(
   assign high = map.high;
   assign lowest = map.low[7:0] + map.out_zero[7:0];
   assign highest = map.high[7:0] + map.out_zero[7:0];
-  assign against = is_moments || is_normalise ? map.zero : 9'd0;
+  assign against = map.zero;
   for (genvar l = 0; l < RowLanes; l++) begin : gen_lane
     // The corner: groups are written as they come, bytes read as they are wanted.
     logic [8*RowLanes-1:0] corner[8 * Turns];
@@ -387,7 +465,7 @@ module tsr_rows #(
     logic unused_bit;
     assign unused_bit = bytes_i[32*l+31];
 
-    // Four sums in turn: of a softmax in the adder's registers, of S1 and S2, and four maxima.
+    // Four sums in turn: of a softmax in the adder's registers, of S1 and S2.
     logic [30:0] sum_3;
     tsr_row_add #(.Registers(4'b1111)) u_add (
       .clk_i, .enable_i(1'b1), .clear_i(first_2_q), .x_i(sum_3), .y_i(number_3_q), .sum_o(sum_3)
@@ -395,25 +473,18 @@ module tsr_rows #(
     logic [16:0] square_6, square_7_q;
     logic [20:0] first_sum_3;
     logic [27:0] squares_7;
-    logic [8:0] largest_3;
     logic [20:0] first_ring_q[4];
     logic [27:0] squares_ring_q[4];
-    logic [8:0] largest_ring_q[4];
-    logic keeps;
     assign first_sum_3 = first_ring_q[3];
     assign squares_7 = squares_ring_q[3];
-    assign largest_3 = largest_ring_q[3];
-    assign keeps = !first_3_q && (!valid_3_q || $signed(largest_3) > $signed(offset_3_q));
     always_ff @(posedge clk_i) begin
       square_7_q <= square_6;
       // The operand of an adder that is only a register costs no look-up table as the first one.
       first_ring_q[0] <= {{12{offset_3_q[8]}}, offset_3_q} + (first_sum_3 & {21{!first_3_q}});
       squares_ring_q[0] <= {11'd0, square_7_q} + (squares_7 & {28{!first_7_q}});
-      largest_ring_q[0] <= keeps ? largest_3 : offset_3_q;
       for (int unsigned k = 1; k < 4; k++) begin
         first_ring_q[k] <= first_ring_q[k-1];
         squares_ring_q[k] <= squares_ring_q[k-1];
-        largest_ring_q[k] <= largest_ring_q[k-1];
       end
     end
     // The map. Its channels come with stage 3.
@@ -527,63 +598,65 @@ module tsr_rows #(
     end
   end
 
-  // Results of a group of rows, finished and written one after another.
+  // Results of a group of rows, finished and written one after another while the next group is under way; or maxima, as
+  // they come.
   logic [RowBits-1:0] capture_row;
   logic [48:0] captured;
-  logic fresh_q, started_q, finished, written;
+  logic fresh_q, started_q, finished, written, finishing, finishing_q, finish_last_q, finish_ends;
+  logic [RowBits-1:0] finish_row_q, finish_rows_q;
   logic [LaneBits-1:0] lane;
   assign lane = LaneBits'(wait_q >> 2);  // in Capture
   // Sums and moments side by side, from which one choice takes; only the moments reach beyond 31 bits.
   localparam int unsigned Slots = 1 << LaneBits;
   logic [30:0] sums[2 * Slots];
   logic [48:31] squares[Slots];
-  logic [8:0] maxima[Slots];
   for (genvar l = 0; l < Slots; l++) begin : gen_result
     assign sums[l] = gen_lane[l % RowLanes].sum_3;
     assign {squares[l], sums[Slots+l]} = {gen_lane[l % RowLanes].squares_7, gen_lane[l % RowLanes].first_sum_3};
-    assign maxima[l] = gen_lane[l % RowLanes].largest_3;
   end
-  always_comb begin
-    captured = {squares[lane], sums[{!is_sum, lane}]};
-    if (is_max) captured[8:0] = maxima[lane];
-  end
+  assign captured = {squares[lane], sums[{!is_sum, lane}]};
+  logic captured_all;
   logic [1:0] capture_slot;
   assign capture_slot = phase_q - 2'd3;
   assign capture_row = RowLanes == 1 ? RowBits'(capture_slot) : RowBits'({capture_slot, lane});
   always_ff @(posedge clk_i) begin
-    if (state_q == Capture) kept[capture_row] <= captured;
-    if (state_q == Finish && fresh_q) begin
-      result_q <= kept[row_q];
+    if (state_q == Capture || scanned)
+      kept[is_max ? kept_row_q : capture_row] <= is_max ? {40'd0, !reduce.src_unsigned && best_q[7], best_q} : captured;
+    if (finishing && fresh_q) begin
+      result_q <= kept[finish_row_q];
       if (is_moments && !reduce.centre) result_q[20:0] <= '0;
     end
   end
-  assign start_moments = state_q == Finish && is_moments && started_q;
-  assign finished = state_q == Finish && !fresh_q && (is_moments ? digits_done || waiting_q : !started_q);
+  assign finishing = is_max ? ready_q != '0 : finishing_q;
+  assign finish_ends = written && finish_row_q == finish_rows_q && !is_max;
+  assign start_moments = finishing && is_moments && started_q;
+  assign finished = finishing && !fresh_q && (is_moments ? digits_done || waiting_q : !started_q);
   logic waiting_q;  // for the write's grant
   logic shown_q;    // a cycle ago, too
   assign acc_we_o = finished && shown_q;
-  assign acc_waddr_o = target[row_q];
+  assign acc_waddr_o = target[{finish_half, finish_row_q}];
   assign written = acc_we_o && acc_wgnt_i;
   always_comb begin
     acc_wdata_o = {96'd0, {23{result_q[8]}}, result_q[8:0]};
-    if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], maximum[row_q]};
+    if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], maximum[{finish_half, finish_row_q}]};
     if (is_moments) begin
       acc_wdata_o = {19'd0, reduce.length, 27'd0, root_exponent, 15'd0, root, {11{result_q[20]}}, result_q[20:0]};
     end
   end
 
   // What happens when.
-  logic row_ready, map_done;
+  logic row_ready, map_done, reduced;
   logic unused;
   assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, count};
   assign acc_req_o = (state_q == Gather && is_sum) || state_q == Scalars;
   assign acc_addr_o = reducing ? row_target : row_scalars;
   assign next_row = (gathered || next_row_begins) && !last_row;
   assign load_inner = (state_q == Gather && gathered && group_ends) || next_row_begins;
-  assign row_ready = setup_done || state_q == Ready;
-  assign next_row_begins = row_ready && (!running_q || fetched_all_q);
-  assign map_done = running_q && final_row_q && fetched_all_q && ways_q == '0 && !emitting_q;
-  assign done_o = map_done || (written && row_q == rows_q && last_group_q);
+  assign row_ready = setup_done || state_q == Ready || (state_q == Scan && !begun_q[RowBits] && !final_row_q);
+  assign next_row_begins = row_ready && (!running_q || fetched_all_q) && !refused_q;
+  assign map_done = !is_max && running_q && final_row_q && fetched_all_q && ways_q == '0 && !emitting_q;
+  assign reduced = is_max ? written && begun_q == (RowBits + 1)'(1) && final_row_q : finish_ends && finish_last_q;
+  assign done_o = map_done || reduced;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       state_q <= Idle;
@@ -594,12 +667,13 @@ module tsr_rows #(
       waiting_q <= finished && !written;
       shown_q <= finished && !written;
       case (state_q)
-        Idle: if (start_i) state_q <= reducing ? Gather : Scalars;
+        Idle: if (start_i) state_q <= is_max ? Scan : reducing ? Gather : Scalars;
+        Scan: if (reduced) state_q <= Idle;
         Gather: if (gathered && group_ends) state_q <= Walk;
         Walk: if (walked_all_q) state_q <= Drain;
-        Drain: if (wait_q == 7'd15) state_q <= Capture;
-        Capture: if (wait_q == 7'(4 * RowLanes - 1)) state_q <= Finish;
-        Finish: if (written && row_q == rows_q) state_q <= last_group_q ? Idle : Gather;
+        Drain: if (wait_q == 7'd15 && !finishing_q) state_q <= Capture;
+        Capture: if (captured_all) state_q <= last_group_q ? Finish : Gather;
+        Finish: if (reduced) state_q <= Idle;
         Scalars: if (acc_gnt_i) state_q <= Back;
         Back: state_q <= Setup;
         Setup, Ready: if (row_ready) state_q <= next_row_begins ? Taken : Ready;
@@ -611,15 +685,17 @@ module tsr_rows #(
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) running_q <= 1'b0;
-    else running_q <= next_row_begins || (running_q && !map_done);
-    fresh_row_q <= next_row_begins || (fresh_row_q && !taking);
+    else running_q <= next_row_begins || (running_q && !map_done && state_q != Idle);
+    fresh_row_q <= next_row_begins || (fresh_row_q && !(is_max ? stepping : taking));
     // ROW_REDUCE: that of the vector to be asked for; a read leaves it two cycles to follow. ROW_MAP: behind a row's last
     // read the next one's, before it begins.
     if (state_q == Walk) run_source_q <= base[fetch_row_q];
-    else if (reducing ? row_q == '0 : !running_q || fetched_all_q || (taking && last_inner)) run_source_q <= row_source;
+    else if (grouped ? row_q == '0 : !running_q || fetched_all_q || (next_inner && last_inner))
+      run_source_q <= row_source;
+    if (state_q == Idle) final_row_q <= 1'b0;
+    else if (next_row_begins) final_row_q <= last_row;
     if (next_row_begins) begin
       run_target_q <= row_target;
-      final_row_q <= last_row;
       param_row_q <= param_count;
     end
   end
@@ -630,7 +706,7 @@ module tsr_rows #(
         rows_q <= row_q;
         last_group_q <= last_row;
       end
-      Finish: if (written) row_q <= row_q == rows_q ? '0 : row_q + 1'b1;
+      Scan: row_q <= row_q + RowBits'(next_row_begins);
       default: row_q <= '0;
     endcase
     if (state_q == Setup && is_normalise) begin
@@ -639,12 +715,22 @@ module tsr_rows #(
     end else if (state_q == Setup && is_softmax) begin
       wait_q <= 7'd1;
     end else if (state_q == Drain || state_q == Capture) begin
-      wait_q <= state_q == Drain && wait_q == 7'd15 ? '0 : wait_q + 7'd1;
+      wait_q <= state_q == Drain && wait_q == 7'd15 ? (finishing_q ? wait_q : '0) : wait_q + 7'd1;
     end else begin
       wait_q <= '0;
     end
-    fresh_q <= !(state_q == Finish) || written;
-    started_q <= state_q == Finish && fresh_q;
+    fresh_q <= !finishing || written;
+    started_q <= finishing && fresh_q;
+  end
+  assign captured_all = state_q == Capture && wait_q == 7'(4 * RowLanes - 1);
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) finishing_q <= 1'b0;
+    else finishing_q <= captured_all || (finishing_q && !finish_ends);
+    if (captured_all) {finish_last_q, finish_rows_q} <= {last_group_q, rows_q};
+    if (state_q == Idle) fill_half_q <= 1'b0;
+    else if (captured_all) fill_half_q <= !fill_half_q;
+    if (state_q == Idle || finish_ends) finish_row_q <= '0;
+    else if (written) finish_row_q <= finish_row_q + 1'b1;
   end
 
 endmodule

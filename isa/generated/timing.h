@@ -263,10 +263,16 @@ inline constexpr int kCorner = 4;
 inline constexpr int64_t walk(const MachineConfig& config) { return (4 * int64_t{config.batch}) * int64_t{config.block_out}; }
 /// From a group's last byte to the sums' last.
 inline constexpr int kDrain = 17;
+/// From the write of a group's last result to the first cycle in which those of the next group are kept, at least.
+inline constexpr int kTurnover = 2;
 /// In which a group's sums are kept.
 inline constexpr int64_t capture(const MachineConfig& config) { return 4 * int64_t{config.row_lanes}; }
 /// In which a row's maximum or sum is finished and written.
 inline constexpr int kReduce = 4;
+/// Of each row whose maximum is looked for, beside its vectors' reads.
+inline constexpr int kRow = 1;
+/// From the last read of a row to the write of its maximum.
+inline constexpr int kMax = 11;
 /// The same of its moments, beside the places that V is moved.
 inline constexpr int kMoments = 92;
 /// From a row's scalars asked for in row_map to their use.

@@ -891,11 +891,14 @@ package tsr_isa_pkg;
     timing_row_walk = (4 * batch) * block_out;
   endfunction
   localparam int unsigned TimingRowDrain = 17;  // From a group's last byte to the sums' last.
+  localparam int unsigned TimingRowTurnover = 2;  // From the write of a group's last result to the first cycle in which those of the next group are kept, at least.
   // In which a group's sums are kept.
   function automatic int unsigned timing_row_capture(input int unsigned row_lanes);
     timing_row_capture = 4 * row_lanes;
   endfunction
   localparam int unsigned TimingRowReduce = 4;  // In which a row's maximum or sum is finished and written.
+  localparam int unsigned TimingRowRow = 1;  // Of each row whose maximum is looked for, beside its vectors' reads.
+  localparam int unsigned TimingRowMax = 11;  // From the last read of a row to the write of its maximum.
   localparam int unsigned TimingRowMoments = 92;  // The same of its moments, beside the places that V is moved.
   localparam int unsigned TimingRowScalars = 2;  // From a row's scalars asked for in row_map to their use.
   localparam int unsigned TimingRowSoftmax = 15;  // In which a softmax's sum is made a factor.

@@ -45,6 +45,7 @@ int64_t places_of(const isa::RowReduce& i, const Machine& machine, int32_t first
 
 RowWork row_work(const isa::RowReduce& i, const Machine& machine) {
   RowWork work;
+  work.maxima = i.operation == isa::Reduction::kMax;
   work.reads_scalars = i.operation == isa::Reduction::kSumExp;
   work.group = isa::timing::row::group(machine.config());
   work.entries = isa::row_nest(i).entries;
@@ -90,8 +91,12 @@ void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) 
   work_ = std::move(work);
   config_ = &config;
   phase_ = Phase::kScalars;
-  at_ = from + 1;
-  row_ = gathered_ = 0;
+  at_ = step_at_ = from + 1;
+  row_ = gathered_ = first_ = kept_ = 0;
+  write_at_ = walked_ = kNever;
+  written_ = 0;
+  maxima_.clear();
+  begins_.assign(work_.maxima ? static_cast<size_t>(work_.group) : 0, from + 1);
   stalls_ = 0;
   reads_ = 0;
   owed_ = 0;
@@ -103,24 +108,79 @@ void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) 
   out_reads_.clear();
 }
 
-/// Behind the last row of the group in hand.
-size_t RowWalk::group_end() const {
-  const auto group = static_cast<size_t>(work_.group);
-  return std::min(work_.row_cycles.size(), (row_ / group + 1) * group);
-}
-
 void RowWalk::advance(Cycle limit, const AccUse& acc, double load_share) {
   if (work_.map) {
     advance_map(limit, acc, load_share);
-    return;
+  } else if (work_.maxima) {
+    advance_maxima(limit, acc, load_share);
+  } else {
+    advance_sums(limit, acc, load_share);
   }
-  while (!done() && at_ < limit && !refused(limit, acc, load_share)) {
-    switch (phase_) {
-      case Phase::kScalars: scalars(); break;
-      case Phase::kReads: read(); break;
-      case Phase::kWrites: write(); break;
+}
+
+/// A group's results are written while the next group is walked.
+void RowWalk::advance_sums(Cycle limit, const AccUse& acc, double load_share) {
+  while (!done()) {
+    at_ = std::min(step_at_, write_at_);
+    if (at_ >= limit) return;
+    if (write_at_ <= step_at_) {
+      if (wait_to_write(limit, acc)) write();
+    } else if (!refused(limit, acc, load_share)) {
+      phase_ == Phase::kScalars ? scalars() : read();
     }
   }
+}
+
+/// Rows are read one behind another. Each begins when its result has a place.
+void RowWalk::advance_maxima(Cycle limit, const AccUse& acc, double load_share) {
+  while (!done()) {
+    begin_maximum();
+    at_ = std::min(read_at_, write_at_);
+    if (at_ >= limit) return;
+    if (read_at_ <= write_at_) {
+      const Cycle from = read_at_;
+      wait_for_load(read_at_, limit, load_share);
+      stalls_ += read_at_ - from;
+      if (read_at_ < limit) read_for_maximum();
+    } else if (wait_to_write(limit, acc)) {
+      written_ = at_ = write_at_;
+      begins_.push_back(at_ + 1);
+      maxima_.pop_front();
+      write_at_ = maxima_.empty() ? kNever : std::max(maxima_.front(), at_ + isa::timing::row::kReduce);
+      ++row_;
+    }
+  }
+}
+
+/// The reads of the next row.
+void RowWalk::begin_maximum() {
+  if (read_at_ != kNever || gathered_ == work_.row_cycles.size() || begins_.empty()) return;
+  read_at_ = std::max(free_, begins_.front()) + isa::timing::row::kRow;
+  begins_.pop_front();
+  ++gathered_;
+  if (!reads_inp()) read_all();
+}
+
+void RowWalk::read_all() {
+  const auto entries = static_cast<Cycle>(work_.entries);
+  if (work_.source == isa::AluSpace::kOut) out_reads_.push_back({read_at_, read_at_ + entries, 1});
+  reads_ = work_.entries - 1;
+  read_at_ += entries - 1;
+  read_for_maximum();
+}
+
+void RowWalk::read_for_maximum() {
+  free_ = read_at_ + 1;
+  if (++reads_ < work_.entries) {
+    read_at_ = free_;
+    return;
+  }
+  reads_ = 0;
+  maxima_.push_back(read_at_ + isa::timing::row::kMax);
+  if (maxima_.size() == 1) {
+    write_at_ = std::max(maxima_.front(), written_ == 0 ? 0 : written_ + isa::timing::row::kReduce);
+  }
+  read_at_ = kNever;
 }
 
 /// Moves a read of INP behind LOAD's writes.
@@ -134,48 +194,50 @@ void RowWalk::wait_for_load(Cycle& at, Cycle limit, double load_share) {
 
 /// Waits for the port of the next step; whether it does so beyond what is known.
 bool RowWalk::refused(Cycle limit, const AccUse& acc, double load_share) {
-  const Cycle from = at_;
-  switch (phase_) {
-    case Phase::kScalars:
-      while (work_.reads_scalars && at_ < limit && acc.reads(at_)) ++at_;
-      break;
-    case Phase::kReads: wait_for_load(at_, limit, load_share); break;
-    case Phase::kWrites:
-      while (at_ < limit && acc.writes(at_)) ++at_;
-      break;
+  const Cycle from = step_at_;
+  if (phase_ == Phase::kReads) {
+    wait_for_load(step_at_, limit, load_share);
+  } else {
+    while (work_.reads_scalars && step_at_ < limit && acc.reads(step_at_)) ++step_at_;
   }
-  stalls_ += at_ - from;
-  return at_ >= limit;
+  stalls_ += step_at_ - from;
+  return step_at_ >= limit;
+}
+
+/// Waits for GEMM's writes; whether the result is written in what is known.
+bool RowWalk::wait_to_write(Cycle limit, const AccUse& acc) {
+  const Cycle from = write_at_;
+  while (write_at_ < limit && acc.writes(write_at_)) ++write_at_;
+  stalls_ += write_at_ - from;
+  return write_at_ < limit;
 }
 
 /// A row's address, and its maximum.
 void RowWalk::scalars() {
-  at_ += isa::timing::row::kGather;
-  if (++gathered_ < group_end()) return;
+  step_at_ += isa::timing::row::kGather;
+  if (++gathered_ < std::min(work_.row_cycles.size(), first_ + static_cast<size_t>(work_.group))) return;
   if (reads_inp()) {
-    walk_from_ = at_;
+    walk_from_ = step_at_;
     phase_ = Phase::kReads;
     return;
   }
-  const auto rows = static_cast<int64_t>(gathered_ - row_);
+  const auto rows = static_cast<int64_t>(gathered_ - first_);
   const auto walk = static_cast<Cycle>(isa::row_walk_cycles(*config_, rows, work_.entries));
   if (work_.source == isa::AluSpace::kOut) {
     const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
     const Cycle reading = std::min(walk, static_cast<Cycle>(rows * work_.entries) * turns);
-    out_reads_.push_back({at_, at_ + reading, 1 / static_cast<double>(turns)});
+    out_reads_.push_back({step_at_, step_at_ + reading, 1 / static_cast<double>(turns)});
   }
-  at_ += walk;
-  at_ += work_.row_cycles[row_] - 1;
-  phase_ = Phase::kWrites;
+  walked(step_at_ + walk);
 }
 
 /// A vector's read is granted.
 void RowWalk::read() {
   const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
-  const Cycle taken = at_ + 1;
+  const Cycle taken = step_at_ + 1;
   ++reads_;
-  at_ = taken + turns - 1;
-  const auto rows = static_cast<int64_t>(gathered_ - row_);
+  step_at_ = taken + turns - 1;
+  const auto rows = static_cast<int64_t>(gathered_ - first_);
   if (reads_ % rows != 0) return;
   const int64_t entry = reads_ / rows - 1;
   // The lanes begin with an entry in every fourth cycle, or right behind the one before. They need the first bytes of
@@ -189,13 +251,29 @@ void RowWalk::read() {
   ends_[1] = free;
   ends_[0] = begin + static_cast<Cycle>(isa::timing::row::walk(*config_));
   if (entry + 1 < work_.entries) {
-    at_ = std::max(at_, ends_[1]);  // its place is that of the entry before the last
+    step_at_ = std::max(step_at_, ends_[1]);  // its place is that of the entry before the last
     return;
   }
   reads_ = 0;
-  phase_ = Phase::kWrites;
-  at_ = ends_[0] + static_cast<Cycle>(isa::timing::row::kDrain + isa::timing::row::capture(*config_)) +
-        work_.row_cycles[row_] - 1;
+  phase_ = Phase::kScalars;
+  walked(ends_[0] + static_cast<Cycle>(isa::timing::row::kDrain));
+}
+
+/// A group's results stand at the lanes from this cycle on.
+void RowWalk::walked(Cycle at) {
+  walked_ = at;
+  step_at_ = kNever;
+  if (write_at_ == kNever) keep();
+}
+
+/// They are kept; the next group is gathered.
+void RowWalk::keep() {
+  const Cycle from = written_ == 0 ? walked_ : std::max(walked_, written_ + isa::timing::row::kTurnover);
+  const Cycle end = from + static_cast<Cycle>(isa::timing::row::capture(*config_));
+  first_ = kept_ = gathered_;
+  walked_ = kNever;
+  write_at_ = end + work_.row_cycles[row_] - 1;
+  if (gathered_ < work_.row_cycles.size()) step_at_ = end;
 }
 
 /// ROW_MAP: while a row's vectors are read, the next row's scalars are asked for.
@@ -269,9 +347,14 @@ void RowWalk::read_vector(Cycle at) {
 
 /// A row's result.
 void RowWalk::write() {
+  written_ = at_ = write_at_;
   if (++row_ == work_.row_cycles.size()) return;
-  at_ += row_ == gathered_ ? 1 : work_.row_cycles[row_];
-  if (row_ == gathered_) phase_ = Phase::kScalars;
+  if (row_ < kept_) {
+    write_at_ += work_.row_cycles[row_];
+    return;
+  }
+  write_at_ = kNever;
+  if (walked_ != kNever) keep();
 }
 
 }  // namespace tessera::sim::systemc

@@ -20,6 +20,7 @@ namespace tessera::sim::systemc {
 /// What an instruction of rows takes: of each row what depends on its data too.
 struct RowWork {
   bool map = false;
+  bool maxima = false;
   bool reads_scalars = true;  // of each row from ACC
   int64_t group = 1;          // rows walked together
   int64_t entries = 1;        // vectors of a row
@@ -52,25 +53,39 @@ class RowWalk {
   void forget_stretches() { out_reads_.clear(); }
 
  private:
-  enum class Phase { kScalars, kReads, kWrites };
+  enum class Phase { kScalars, kReads };
   void wait_for_load(Cycle& at, Cycle limit, double load_share);
+  void advance_sums(Cycle limit, const AccUse& acc, double load_share);
+  void advance_maxima(Cycle limit, const AccUse& acc, double load_share);
+  void begin_maximum();
+  void read_all();
+  void read_for_maximum();
   void advance_map(Cycle limit, const AccUse& acc, double load_share);
   void answer();
   void begin_row();
   Cycle own_free(Cycle at);
   void read_vector(Cycle at);
   bool refused(Cycle limit, const AccUse& acc, double load_share);
+  bool wait_to_write(Cycle limit, const AccUse& acc);
   void scalars();
   void read();
+  void walked(Cycle at);
+  void keep();
   void write();
-  size_t group_end() const;
 
   RowWork work_;
   const isa::MachineConfig* config_ = nullptr;
   Phase phase_ = Phase::kScalars;
   Cycle at_ = 0;
-  size_t row_ = 0;       // the next one to end
-  size_t gathered_ = 0;  // rows of ROW_REDUCE that have been gathered
+  size_t row_ = 0;  // the next one to end
+  // Of ROW_REDUCE: rows that have been gathered, the first one of their group, the one behind those that are kept.
+  size_t gathered_ = 0, first_ = 0, kept_ = 0;
+  Cycle step_at_ = 0;         // the next row or vector
+  Cycle write_at_ = 0;        // the next result
+  Cycle walked_ = 0;          // when a group's results may be kept at the earliest
+  Cycle written_ = 0;         // the last result
+  std::deque<Cycle> maxima_;  // from when on they may be written
+  std::deque<Cycle> begins_;  // of rows to come, the earliest: their results have a place
   Cycle stalls_ = 0;
   std::vector<AluStretch> out_reads_;
   // Of ROW_MAP. Cycles are kNever where they are not known.

@@ -210,14 +210,14 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "assign src_addr_o = source_step + run_source_q;",
+        "assign src_addr_o = refused_q ? read_address_q : source_step + run_source_q;",
         "run_source_q",
         "run_target_q",
         "rows read out of order",
     ),
     (
         "tsr_rows",
-        "assign map_done = running_q && final_row_q &&",
+        "assign map_done = !is_max && running_q && final_row_q &&",
         "final_row_q",
         "1'b1",
         "rows ended with vectors not read",
@@ -231,16 +231,16 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "(written && row_q == rows_q && last_group_q);",
-        "row_q == rows_q",
+        "assign finish_ends = written && finish_row_q == finish_rows_q && !is_max;",
+        "finish_row_q == finish_rows_q",
         "1'b1",
         "rows ended with scalars not written",
     ),
     (
         "tsr_rows",
-        "assign acc_waddr_o = target[row_q];",
-        "row_q",
-        "row_q ^ RowBits'(acc_wgnt_i)",
+        "assign acc_waddr_o = target[{finish_half, finish_row_q}];",
+        "finish_row_q",
+        "finish_row_q ^ RowBits'(acc_wgnt_i)",
         "a row's scalars changed before they were written",
     ),
 ]
