@@ -7,6 +7,7 @@ import math
 import _tessera
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from tessera.quantization import deciding, keeping, local, measure, sixteen
 from tessera.quantization.quantise import Options, Quantization
 
@@ -156,6 +157,37 @@ def test_what_a_product_loses_by_itself():
     products = [unit for unit in work.state.plan.units if unit.kind == "product"]
     first, second = local.losses(work.state, products, feeds)
     assert (first.cost, second.cost) == (12 * 12 * 18 * 8, 10 * 10 * 72 * 4) and first.noise > 10 * second.noise > 0
+
+
+def scores_in_both_branches():
+    """A second small network decides where the score of the first one is high, as wake words are checked twice."""
+    b = Builder(seed=8)
+    hidden = b.node("Relu", [b.node("MatMul", ["x", b.weights(24, 16)])])
+    score = b.node("Sigmoid", [b.node("MatMul", [hidden, b.weights(16, 1)])])
+    checked = b.node("MatMul", ["x", b.weights(24, 1)])
+    high = b.node("Squeeze", [b.node("Greater", [score, b.constant(np.float32(0.5))])])
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    first = helper.make_graph([helper.make_node("Sigmoid", [checked], ["c"], "sure")], "high", [], [value("c")])
+    other = helper.make_graph([helper.make_node("Identity", [score], ["s"], "same")], "low", [], [value("s")])
+    y = b.node("If", [high], then_branch=first, else_branch=other)
+    return b.model({"x": [1, 24]}, [y])
+
+
+def test_a_small_network_answers_scores_in_16_bits():
+    """Few products, whose cost nobody would feel, and a score that moves in the middle by what a step is worth."""
+    model, feeds = scores_in_both_branches(), feeds_of(scores_in_both_branches(), 24)
+    (answer,) = measure.answers_of(model, set(_tessera.operator_names()["movements"]) | {"Identity"})
+    assert answer.of_scores
+    made, plain = (tessera.quantize(model, feeds, engine="onnxruntime", sixteen=share) for share in (None, 0))
+    errors = []
+    for found in (made, plain):
+        session = tessera.Session(found.model.SerializeToString(), device="fsim")
+        got = [session.run(None, feed)[0] for feed in feeds]
+        for feed, value in zip(feeds, got):
+            np.testing.assert_allclose(value, measure.session(found.model).run(None, feed)[0], atol=1e-6)
+        want = [measure.session(model).run(None, feed)[0] for feed in feeds]
+        errors.append(max(float(np.abs(a - b).max()) for a, b in zip(got, want)))
+    assert errors[0] < 1e-3 < errors[1] and made.macs_npu_share == plain.macs_npu_share == 1
 
 
 def test_how_far_an_output_answers():
