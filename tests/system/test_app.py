@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from tessera.app import capture
 
 from tests.system.conftest import BUILD, ROOT
 from tests.system.float_models import Builder
@@ -286,6 +287,36 @@ def test_captured_quantised_compared_and_shown(folder, tmp_path):
     assert told["how"] == "int8" and told["npu_percent"] == 100 and told["cycles"] > 0 and told["cycles_measured"]
     assert told["runs"] == told["compared"] == 24 and model.name.endswith(told["key"])
     assert json.loads((model / "int8_npu256_exact.json").read_text())["model"] == told["key"]
+
+
+def test_rare_answers_stay_among_what_is_captured(tmp_path):
+    """Half of the room is a uniform sample; the other half keeps answers that are far from others, in any order."""
+    rng, rare = np.random.default_rng(7), {}
+    answers = np.full((400, 3), 0.01, np.float32) + rng.uniform(0, 0.001, (400, 3)).astype(np.float32)
+    for k, row in {5: [0.9, 0, 0], 171: [0.5, 0.4, 0], 290: [0, 0, 0.3], 399: [0, 1, 0]}.items():
+        answers[k] = row
+    inputs = rng.standard_normal((400, 6)).astype(np.float32)
+    for seed in range(3):
+        taken = capture.Capture(tmp_path / str(seed), 8, 256, lambda: b"")
+        for k in np.random.default_rng(seed).permutation(400):
+            outputs = {"scores": answers[k], "unread": None}
+            taken.add({"x": inputs[k]}, outputs, lambda k=k: {"scores": answers[k]})
+        kept = capture.samples_of(tmp_path / str(seed))
+        held = [onnx.numpy_helper.to_array(onnx.load_tensor(str(path / "output_0.pb"))).max() for path in kept]
+        assert len(kept) == 8 and sum(value > 0.2 for value in held) == 4
+        uniform = sorted((path.name for path in kept), key=capture.rank_of)[:4]
+        rare[seed] = {path.name for path, value in zip(kept, held) if value > 0.2}
+        assert uniform and kept == sorted(kept)
+    assert rare[0] == rare[1] == rare[2]
+
+
+def test_what_is_captured_is_bounded_in_bytes(tmp_path):
+    taken = capture.Capture(tmp_path, 64, 1, lambda: b"")
+    for k in range(7):
+        array = np.full((1, 2, 1 << 15), k, np.float32)  # a quarter of a megabyte
+        taken.add({"x": array}, {"y": np.float32(k)}, lambda: {"y": np.float32(0)})
+    assert len(capture.samples_of(tmp_path)) == 4
+    assert capture.sketch([np.zeros((0, 3)), None, np.arange(30.0)])[2].max() == 29
 
 
 AHEAD = """

@@ -3,6 +3,8 @@
 for cells drawn at random; and behind `tessera quantize` their products run on the NPU, with the results of ONNX
 Runtime."""
 
+import json
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -135,6 +137,21 @@ def test_quantised_cells(op, fixed):
     drawn = [cell(op, rng, directions=2, steps=7, batch=3, size=8, hidden=16, names=names, fixed=fixed) for _ in "1234"]
     feeds = [{**feed, "sequence_lens": np.int32([7, 3, 5])} for _, feed in drawn]
     on_the_npu(drawn[0][0], feeds, 30)
+
+
+def test_the_product_of_the_inputs_in_16_bits():
+    """A large input beside small ones leaves these few steps in 8 bits. The products of the states stay in 8 bits."""
+    rng = np.random.default_rng(6)
+    drawn = [cell("LSTM", rng, steps=7, size=8, hidden=16, names=["B"], fixed=True) for _ in "123456"]
+    model = drawn[0][0]
+    weights = next(t for t in model.graph.initializer if list(t.dims) == [1, 64, 8])
+    array = numpy_helper.to_array(weights).copy()
+    array[..., 0] /= 200
+    weights.CopyFrom(numpy_helper.from_array(array, weights.name))
+    feeds = [{**feed, "X": feed["X"] * np.float32([200] + [1] * 7)} for _, feed in drawn]
+    made, _ = on_the_npu(model, feeds, 30)
+    told = json.loads(made.model.metadata_props[-1].value)["in_16_bits"]
+    assert len(told) == 1 and "/input/" in told[0]
 
 
 @pytest.mark.parametrize("reset", [0, 1])

@@ -296,7 +296,9 @@ class _Served:
     def watch(self, wanted, arrays, results, on_onnxruntime):
         if self.capture is not None:
             answers = lambda: dict(zip(self.outputs, on_onnxruntime(list(self.outputs))))
-            self.capture.add({name: arrays[name] for name in self.inputs if name in arrays}, answers)
+            given = dict(zip(wanted, results))
+            given = {name: given.get(name) for name in self.outputs}
+            self.capture.add({name: arrays[name] for name in self.inputs if name in arrays}, given, answers)
         if self.context.settings.compare:
             expected = on_onnxruntime(wanted)
             found = [_difference(a, b) for a, b in zip(results, expected)]

@@ -21,7 +21,11 @@ FINE_DECIBELS = 28.0  # of the outputs from the float ones: with less, products 
 MORE_DECIBELS = 7.0  # are wanted then
 FINE_SHARE = 0.1  # of the products, at most ...
 FINE_PRODUCTS = 1 << 26  # ... or so many, which nobody would feel
+SMALL_DECIBELS = 50.0  # that are wanted of a network with no more products than that: other networks may read it
 FINE_GAIN = 1.0  # dB that it must bring
+SCORES_DECIBELS = 53.0  # in place of FINE_DECIBELS in a network of few products that answers by scores: a score in the
+# middle moves by a quarter of what its Sigmoid or Softmax read, and nobody would feel the cost ...
+SCORES_PRODUCTS = 1 << 21  # ... of so many multiply-accumulates
 FAR_DECIBELS = 24.0  # of the outputs with these products in 16 bits: with less, more of them are
 FAR_SHARE = 0.3  # of the products, at most
 FAR_GAIN = 2.0  # dB that the others must bring
@@ -57,6 +61,11 @@ class Keeping:
         """How many of them may be in 16 bits."""
         share, total = self.work.options.sixteen, self._total()
         return max(FINE_SHARE * total, FINE_PRODUCTS) if share is None else share * total
+
+    def _fine(self):
+        """How near the outputs must be for all to stay in 8 bits, in dB."""
+        scores = any(answer.of_scores for answer in self.work.answers)
+        return SCORES_DECIBELS if scores and self._total() <= SCORES_PRODUCTS else FINE_DECIBELS
 
     def _take(self, names, why):
         self.work.float_nodes.update(dict.fromkeys(names, why))
@@ -120,8 +129,8 @@ class Keeping:
         if work.data.synthetic or not products or budget <= 0:
             return
         feeds = take(work.data, min(work.judges, max(1, RUNS // max(1, total))))
-        before = work.distance(self.state.model, feeds)
-        if not before < FINE_DECIBELS:
+        before, fine = work.distance(self.state.model, feeds), self._fine()
+        if not before < fine:
             return
         alone = local.losses(self.state, products, feeds[:LOCAL_SAMPLES])
         trials = len(alone).bit_length() + 3
@@ -134,7 +143,9 @@ class Keeping:
             return work.distance(variant(kept), feeds)
 
         finer = deciding.Finer(alone, distance)
-        wanted, most = FINE_DECIBELS + MORE_DECIBELS, FAR_SHARE * total
+        wanted, most = fine + MORE_DECIBELS, FAR_SHARE * total
+        if work.options.sixteen is None and total <= FINE_PRODUCTS:
+            wanted = max(wanted, SMALL_DECIBELS)
         may_be_more = work.options.sixteen is None and budget < most
         if may_be_more and (reached := finer.reached(budget)) < FAR_DECIBELS:
             gained = finer.reached(most) - max(before, reached)

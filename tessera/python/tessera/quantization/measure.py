@@ -299,6 +299,11 @@ class Answer:
     signal: float = None
     most: float = math.inf
 
+    @property
+    def of_scores(self):
+        """Whether a Sigmoid or a Softmax makes it."""
+        return self.function is not np.asarray
+
     def add(self, distance, real, other):
         if np.size(real) > self.most:
             distance.add(real, other)
@@ -327,12 +332,25 @@ def answers_of(model, movements):
     graph, found = Graph(model), []
     kinds = {"Sigmoid": Answer(of_sigmoid, SIGNAL, SCORES), "Softmax": Answer(of_softmax)}
     for name in graph.outputs:
-        node = graph.producer.get(name)
-        while node is not None and len(node.input) and node.op_type in movements:
-            node = graph.producer.get(node.input[0])
-        kind = node.op_type if node is not None and node.domain in ("", "ai.onnx") else ""
-        found.append(kinds.get(kind, Answer()))
+        found.append(kinds.get(_maker(graph.producer, name, movements), Answer()))
     return found
+
+
+def _maker(producer, name, movements):
+    """The operator that makes a tensor, in front of movements and in all branches of an If; "" where there is none."""
+    node = producer.get(name)
+    while node is not None and len(node.input) and node.op_type in movements:
+        name = node.input[0]
+        node = producer.get(name)
+    if node is None or node.domain not in ("", "ai.onnx"):
+        return ""
+    if node.op_type != "If":
+        return node.op_type
+    made = set()
+    for body in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
+        inner = {**producer, **{result: part for part in body.node for result in part.output}}
+        made.add(_maker(inner, body.output[list(node.output).index(name)].name, movements))
+    return made.pop() if len(made) == 1 else ""
 
 
 def output_distance(quantised, feeds, reference, answers=None):

@@ -28,7 +28,7 @@ CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "stride
 def may_be(unit, graph, ranges):
     """Whether the unit is a product that has this form. ranges: of tensors that were observed."""
     node = unit.node
-    if unit.kind != "product" or unit.wide or node.input[0] not in ranges or node.input[0] in graph.constants:
+    if unit.kind != "product" or node.input[0] not in ranges or node.input[0] in graph.constants:
         return False
     array = graph.array(node.input[1])
     if array is None or not array.size or not np.all(np.isfinite(array)):
