@@ -51,9 +51,12 @@ class Memory {
 
   void write(int64_t begin, int64_t end, size_t engine, int32_t number, Clock& needed) {
     const At first = first_from(begin);
-    bool any = false;
+    bool any = false, cut_last = false;
     for (At at = first; !is_end(at) && segment(at).begin < end; at = next(at)) {
-      if (segment(at).end > end) at = cut(at, end);
+      if (segment(at).end > end) {
+        at = cut(at, end);
+        cut_last = true;
+      }
       merge(needed, segment(at).writes);
       merge(needed, segment(at).reads);
       any = true;
@@ -66,9 +69,10 @@ class Memory {
       insert(first, written);
       return;
     }
-    const At kept = first_from(begin);  // blocks may have been cut
+    const At kept = cut_last ? first_from(begin) : first;  // a cut may have moved it
+    const bool alone = segment(kept).end == end;
     segment(kept) = written;
-    erase_between(next(kept), end);
+    if (!alone) erase_between(next(kept), end);
   }
 
   void read(int64_t begin, int64_t end, size_t engine, int32_t number, Clock& needed) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/npu/assemble.h"
 
-#include <algorithm>
+#include <array>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -45,39 +46,45 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
     lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
     return lowered;
   }
-  std::vector<Emitter> ways;
-  const auto add = [&](const std::set<size_t>& loads) {
-    Emitter way = lowered;
-    std::set<size_t> copies = way.forward(results, loads).copies;
-    const bool worth = (lowered.pushed() - way.pushed()) * kWorthAsking >= lowered.pushed();
-    if (worth || options.forward != Forward::kIfFaster) ways.push_back(std::move(way));
+  // With all copies, then with those LOADs that became copies and stayed ones.
+  std::optional<Pointed> pointed;
+  std::array<std::optional<Emitter>, 2> ways;
+  const auto forward = [&](size_t way, const std::set<size_t>& loads) {
+    if (!pointed) pointed = lowered.pointed(results);
+    Emitter other = lowered;
+    std::set<size_t> copies = other.forward(*pointed, results, loads).copies;
+    const bool worth = (lowered.pushed() - other.pushed()) * kWorthAsking >= lowered.pushed();
+    if (worth || options.forward != Forward::kIfFaster) ways[way].emplace(std::move(other));
     return copies;
   };
-  const auto forward = [&] {
-    const std::set<size_t> copies = add({});
-    if (!ways.empty() && !copies.empty() && options.forward != Forward::kAlways) add(copies);
-  };
   if (options.forward != Forward::kIfFaster) {
-    forward();
-    ways.back().assemble(prefetch, judge, thorough);
-    return std::move(ways.back());
+    const std::set<size_t> copies = forward(0, {});
+    const bool again = !copies.empty() && options.forward != Forward::kAlways;
+    if (again) forward(1, copies);
+    Emitter& last = *ways[again ? 1 : 0];
+    last.assemble(prefetch, judge, thorough);
+    return std::move(last);
   }
   Emitter unchanged = lowered;
-  int64_t as_it_is = 0;
-  at_once(kAtOnce, 2, [&](size_t way, size_t) {
-    if (way == 0)
-      forward();
-    else
-      as_it_is = unchanged.assemble(prefetch, judge, thorough);
+  std::array<int64_t, 3> cycles{};
+  at_once(kAtOnce, 2, [&](size_t which, size_t) {
+    if (which == 1) {
+      cycles[2] = unchanged.assemble(prefetch, judge, thorough);
+      return;
+    }
+    const std::set<size_t> copies = forward(0, {});
+    if (!ways[0]) return;
+    at_once(kAtOnce, copies.empty() ? 1 : 2, [&](size_t way, size_t) {
+      if (way == 1) forward(1, copies);
+      if (ways[way]) cycles[way] = ways[way]->assemble(prefetch, judge, thorough);
+    });
   });
-  std::vector<int64_t> cycles(ways.size());
-  at_once(kAtOnce, ways.size(),
-          [&](size_t way, size_t) { cycles[way] = ways[way].assemble(prefetch, judge, thorough); });
-  ways.push_back(std::move(unchanged));
-  cycles.push_back(as_it_is);
   // Of equal ones the last, which is the least changed.
-  const auto best = std::min_element(cycles.rbegin(), cycles.rend());
-  return std::move(ways[static_cast<size_t>(cycles.rend() - best) - 1]);
+  size_t best = 2;
+  for (const size_t way : {1, 0}) {
+    if (ways[way] && cycles[way] < cycles[best]) best = way;
+  }
+  return best == 2 ? std::move(unchanged) : std::move(*ways[best]);
 }
 
 }  // namespace tessera::npu

@@ -144,15 +144,20 @@ int64_t Emitter::pushed() const {
   return all;
 }
 
-Forwarded Emitter::forward(const ArenaBytes& results, const std::set<size_t>& loads) {
+Pointed Emitter::pointed(const ArenaBytes& results) const {
   std::vector<Streamed> stream;
+  stream.reserve(static_cast<size_t>(pushed()));
   for (const Step& step : steps_) {
     for (size_t i = 0; i < step.instructions.size(); ++i)
       stream.push_back({step.instructions[i], *step.pushed[i].work, true});
   }
-  const Forwarded done = npu::forward(stream, results, config, loads);
+  return npu::pointed(std::move(stream), results, config);
+}
+
+Forwarded Emitter::forward(Pointed all, const ArenaBytes& results, const std::set<size_t>& loads) {
+  const Forwarded done = npu::forward(all, results, config, loads);
   if (!done.changed) return done;
-  auto next = stream.begin();
+  auto next = all.stream.begin();
   for (Step& step : steps_) {
     Step rest;
     rest.fetches = std::move(step.fetches);

@@ -101,7 +101,12 @@ class Emitter {
   /// Keeps what is fetched again on the chip (npu/forward.h), in all that has been pushed. `results`: bytes of the
   /// arena that are read after the program. `loads`: instructions, counted over all that have been pushed, that no copy
   /// replaces.
-  Forwarded forward(const ArenaBytes& results, const std::set<size_t>& loads);
+  Forwarded forward(const ArenaBytes& results, const std::set<size_t>& loads) {
+    return forward(pointed(results), results, loads);
+  }
+  /// The same in two steps, of which the first one does not depend on `loads`.
+  Pointed pointed(const ArenaBytes& results) const;
+  Forwarded forward(Pointed all, const ArenaBytes& results, const std::set<size_t>& loads);
   /// Instructions that have been pushed, without the fetches of weights.
   int64_t pushed() const;
 

@@ -72,9 +72,15 @@ class Forwarding {
         config_(config),
         entry_bytes_(config.entry_bytes(Space::kInp)) {}
 
-  Forwarded run() {
+  /// The first half, which knows of no copies; whether anything is unread by it.
+  bool point() {
     point_readers();
-    Forwarded done{drop_unread(), {}};
+    return drop_unread();
+  }
+
+  /// The second half.
+  Forwarded replace(bool unread) {
+    Forwarded done{unread, {}};
     if (!replace_loads()) return done;
     done.changed = true;
     drop_unread();
@@ -305,10 +311,25 @@ bool within(const std::vector<Streamed>& stream, const isa::MachineConfig& confi
 
 }  // namespace
 
+Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const isa::MachineConfig& config) {
+  Pointed done{std::move(stream), false, false};
+  done.possible = config.batch == 1 && config.block_in == config.block_out && within(done.stream, config);
+  if (done.possible) done.unread = Forwarding(done.stream, results, {}, config).point();
+  return done;
+}
+
+Forwarded forward(Pointed& stream, const ArenaBytes& results, const isa::MachineConfig& config,
+                  const std::set<size_t>& loads) {
+  if (!stream.possible) return {};
+  return Forwarding(stream.stream, results, loads, config).replace(stream.unread);
+}
+
 Forwarded forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config,
                   const std::set<size_t>& loads) {
-  if (config.batch != 1 || config.block_in != config.block_out || !within(stream, config)) return {};
-  return Forwarding(stream, results, loads, config).run();
+  Pointed all = pointed(std::move(stream), results, config);
+  const Forwarded done = forward(all, results, config, loads);
+  stream = std::move(all.stream);
+  return done;
 }
 
 }  // namespace tessera::npu

@@ -31,6 +31,16 @@ struct Forwarded {
   std::set<size_t> copies;  // which of the stream's LOADs are copies now, which keep the vector unit busy
 };
 
+/// A stream whose readers point at the oldest places of what they read, which is the same for any `loads` below.
+struct Pointed {
+  std::vector<Streamed> stream;
+  bool possible = false;  // on this machine
+  bool unread = false;    // there was something whose bytes nobody reads
+};
+Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const isa::MachineConfig& config);
+Forwarded forward(Pointed& stream, const ArenaBytes& results, const isa::MachineConfig& config,
+                  const std::set<size_t>& loads);
+
 /// `results`: what is read after the program. `loads`: LOADs that no copy replaces. Entries of several images
 /// (BATCH > 1) and machines whose INP and OUT entries differ in size keep their streams.
 Forwarded forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config,

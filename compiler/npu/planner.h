@@ -177,6 +177,10 @@ class Planner {
   /// Of the whole stream; one of `most` instructions or fewer with the times of its fetches, a short one as it is
   /// compiled; nothing where the judge looks at no streams.
   std::optional<schedule::Cost> whole(const std::vector<const Unit*>& units, const MemoryPlan& plan, int64_t most);
+  std::optional<schedule::Cost> finished(const std::vector<const Unit*>& units, const MemoryPlan& plan, int64_t most);
+  /// What find() says of units behind each other, asked once for each choice of theirs.
+  template <typename Find>
+  std::optional<schedule::Cost> known(std::string key, const std::vector<const Unit*>& units, Find&& find);
   /// Of units behind each other, those of a short stream with what stays on the chip; nothing where the judge looks at
   /// no streams.
   std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);

@@ -167,13 +167,14 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, b
   profiles.reserve(steps_.size());
   for (const Step& step : steps_) profiles.push_back(profile_of(step.pushed));
   if (!judge) return {place_apart(std::move(profiles), {}), 0};
-  std::array<Fetches, 2> first = {place_apart(profiles, {}), {}};
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
   if (!fetches) {
-    const int64_t cycles = predicted(first[0], judge);
-    return {std::move(first[0]), cycles};
+    Fetches none = place_apart(std::move(profiles), {});
+    const int64_t cycles = predicted(none, judge);
+    return {std::move(none), cycles};
   }
+  std::array<Fetches, 2> first;
   // The first of those with the least cycles is taken.
   Fetches best;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -183,11 +184,11 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, b
     best = std::move(other);
     return true;
   };
-  first[1] = place_together(profiles, {});
   std::array<int64_t, 2> cycles{};
   emit::Prediction timed;
   at_once(kAtOnce, first.size() + (thorough ? 1 : 0), [&](size_t k, size_t) {
     if (k < first.size()) {
+      first[k] = k == 0 ? place_apart(profiles, {}) : place_together(profiles, {});
       cycles[k] = predicted(first[k], judge);
       return;
     }

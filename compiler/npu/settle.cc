@@ -198,6 +198,10 @@ bool Planner::bound_by_bus(const Unit& unit) const {
 
 std::optional<Cost> Planner::whole(const std::vector<const Unit*>& units, const MemoryPlan& plan, int64_t most) {
   if (!replays()) return std::nullopt;
+  return known("whole " + std::to_string(most) + " ", units, [&] { return finished(units, plan, most); });
+}
+
+std::optional<Cost> Planner::finished(const std::vector<const Unit*>& units, const MemoryPlan& plan, int64_t most) {
   heed_stop(options_);
   std::vector<LayerInfo> infos(graph_.operations.size());
   Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
@@ -215,13 +219,17 @@ std::optional<Cost> Planner::whole(const std::vector<const Unit*>& units, const 
 std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
   if (!replays()) return std::nullopt;
   if (replays_ != nullptr) return replayed(units);
-  std::string key;
+  return known("", units, [&] { return replayed(units); });
+}
+
+template <typename Find>
+std::optional<Cost> Planner::known(std::string key, const std::vector<const Unit*>& units, Find&& find) {
   for (const Unit* unit : units) key += std::to_string(unit->first) + " " + choice_key(*unit);
   {
     const std::lock_guard lock(known_mutex_);
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
   }
-  const std::optional<Cost> cost = replayed(units);
+  const std::optional<Cost> cost = find();
   const std::lock_guard lock(known_mutex_);
   known_.emplace(std::move(key), cost);
   return cost;

@@ -132,10 +132,15 @@ void StreamValues::note(Space space, int64_t entry) {
   if (number == kUnknown || lane_of(number) != 0) return;
   const size_t at = entry_of(number);
   if (places_.size() <= at) places_.resize(std::max(at + 1, 2 * places_.size()));
-  const auto node = static_cast<int32_t>(nodes_.size());
-  nodes_.push_back({Place(space, entry).packed(), -1});
   List& list = places_[at];
-  (list.first < 0 ? list.first : nodes_[static_cast<size_t>(list.last)].next) = node;
+  const uint32_t place = Place(space, entry).packed();
+  if (list.first == kNoPlace) {
+    list.first = place;
+    return;
+  }
+  const auto node = static_cast<int32_t>(nodes_.size());
+  nodes_.push_back({place, -1});
+  (list.next < 0 ? list.next : nodes_[static_cast<size_t>(list.last)].next) = node;
   list.last = node;
 }
 
@@ -152,16 +157,28 @@ bool StreamValues::any_place(Number number, Visit&& visit) {
   const size_t at = entry_of(number);
   if (at >= places_.size()) return false;
   List& list = places_[at];
+  const auto gone = [&](const Place& place) {  // something else stands there now
+    const Number first = *lanes_of(place.space, place.entry);
+    return entry_of(first) != at || lane_of(first) != 0;
+  };
+  while (list.first != kNoPlace && gone(Place(list.first))) {
+    list.first = kNoPlace;
+    if (list.next < 0) break;
+    const Node node = nodes_[static_cast<size_t>(list.next)];
+    list.first = node.place;
+    list.next = node.next;
+  }
+  if (list.first == kNoPlace) return false;
+  if (visit(Place(list.first))) return true;
   int32_t before = -1;
-  for (int32_t i = list.first; i >= 0;) {
+  for (int32_t i = list.next; i >= 0;) {
     const auto [packed, next] = nodes_[static_cast<size_t>(i)];
     const Place place(packed);
-    const Number first = *lanes_of(place.space, place.entry);
-    if (entry_of(first) == at && lane_of(first) == 0) {
+    if (!gone(place)) {
       if (visit(place)) return true;
       before = i;
-    } else {  // something else stands there now
-      (before < 0 ? list.first : nodes_[static_cast<size_t>(before)].next) = next;
+    } else {
+      (before < 0 ? list.next : nodes_[static_cast<size_t>(before)].next) = next;
       if (next < 0) list.last = before;
     }
     i = next;
@@ -233,28 +250,54 @@ void StreamValues::forget(const emit::Work& work, bool transfer, bool all) {
   }
 }
 
-void StreamValues::load_part(Space space, int64_t byte, int64_t from, int64_t count) {
-  Number* const lanes = &byte_at(space, byte);
-  numbers_in_dram(from, count, lanes);
-  if (std::count(lanes, lanes + count, kUnknown) == 0) return;
+void StreamValues::number_unknown(Number* lanes, int64_t lane, int64_t count) {
   for (int64_t k = 0, end = 0; k < count; k = end) {
     end = k + 1;
     if (lanes[k] != kUnknown) continue;
     while (end < count && lanes[end] == kUnknown) ++end;
-    std::iota(lanes + k, lanes + end, fresh() + static_cast<Number>((byte + k) & (lanes_ - 1)));
+    std::iota(lanes + k, lanes + end, fresh() + static_cast<Number>(lane + k));
   }
+}
+
+void StreamValues::load_part(Space space, int64_t byte, int64_t from, int64_t count) {
+  Number* const lanes = &byte_at(space, byte);
+  numbers_in_dram(from, count, lanes);
+  if (std::count(lanes, lanes + count, kUnknown) == 0) return;
+  number_unknown(lanes, byte & (lanes_ - 1), count);
   set_in_dram(from, count, lanes);
+}
+
+void StreamValues::load_entries(Space space, int64_t entry, int64_t from, int64_t count) {
+  Number* const all = lanes_of(space, entry);
+  numbers_in_dram(from, count * lanes_, all);
+  std::fill_n(&mixed(space, entry), count, uint8_t{0});
+  bool made = false;
+  for (int64_t e = 0; e < count; ++e) {
+    Number* const lanes = all + e * lanes_;
+    int64_t unknown = 0;
+    for (int64_t k = 0; k < lanes_; ++k) unknown += lanes[k] == kUnknown;
+    if (unknown > 0) {
+      number_unknown(lanes, 0, lanes_);
+      made = true;
+    }
+    note(space, entry + e);
+  }
+  if (made) set_in_dram(from, count * lanes_, all);
 }
 
 void StreamValues::load(const Runs& runs) {
   each_of_both(runs.dram, runs.scratchpad, [&](int64_t from, int64_t to) {
     for (int64_t done = 0; done < runs.length;) {
-      const int64_t at = to + done, lane = at & (lanes_ - 1), entry = at >> lane_bits_,
-                    count = std::min(lanes_ - lane, runs.length - done);
+      const int64_t at = to + done, lane = at & (lanes_ - 1), entry = at >> lane_bits_;
+      if (const int64_t whole = (runs.length - done) >> lane_bits_; lane == 0 && whole > 0) {
+        load_entries(runs.space, entry, from + done, whole);
+        done += whole << lane_bits_;
+        continue;
+      }
+      const int64_t count = std::min(lanes_ - lane, runs.length - done);
       uint8_t& parts = mixed(runs.space, entry);
-      if (count == lanes_) parts = 0;
       if (lane != 0) parts = 1;
-      if (lane == 0 && parts == 0 && count < lanes_) std::fill_n(lanes_of(runs.space, entry), lanes_, kUnknown);
+      if (lane == 0 && parts == 0) std::fill_n(lanes_of(runs.space, entry), lanes_, kUnknown);
       load_part(runs.space, at, from + done, count);
       note(runs.space, entry);
       done += count;

@@ -78,9 +78,11 @@ class StreamValues {
         : space((packed & 1) != 0 ? isa::Space::kInp : isa::Space::kOut), entry(packed >> 1) {}
     uint32_t packed() const { return static_cast<uint32_t>(entry) << 1 | (space == isa::Space::kInp ? 1U : 0U); }
   };
-  /// Places of an entry's number, oldest first: the first and the last in nodes_; -1: none.
+  static constexpr uint32_t kNoPlace = UINT32_MAX;
+  /// Places of an entry's number, oldest first. The others stand in nodes_, the next one and the last one; -1: none.
   struct List {
-    int32_t first = -1, last = -1;
+    uint32_t first = kNoPlace;
+    int32_t next = -1, last = -1;
   };
   struct Node {
     uint32_t place;
@@ -117,6 +119,10 @@ class StreamValues {
   void set_in_dram(int64_t begin, int64_t count, const Number* numbers);
   void forget_dram(int64_t begin, int64_t end);
   void forget(const emit::Work& work, bool transfer, bool all);
+  /// Gives bytes of an entry that have no number, from one of its lanes on, new ones.
+  void number_unknown(Number* lanes, int64_t lane, int64_t count);
+  /// Whole entries that come from bytes of the arena from one on.
+  void load_entries(isa::Space space, int64_t entry, int64_t from, int64_t count);
   /// A part of an entry that comes from the arena.
   void load_part(isa::Space space, int64_t byte, int64_t from, int64_t count);
   void load(const Runs& runs);
