@@ -81,7 +81,7 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   });
   // Of equal ones the last, which is the least changed.
   size_t best = 2;
-  for (const size_t way : {1, 0}) {
+  for (const size_t way : {size_t{1}, size_t{0}}) {
     if (ways[way] && cycles[way] < cycles[best]) best = way;
   }
   return best == 2 ? std::move(unchanged) : std::move(*ways[best]);
