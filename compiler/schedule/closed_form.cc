@@ -39,21 +39,19 @@ int64_t factor_cycles_of(const FactorTraffic& part, const Machine& machine) {
 
 /// The vector unit's on rows in tiles of so many images, rows and columns of pixels, out of so many.
 int64_t row_cycles(const Nest& nest, const isa::MachineConfig& config, const std::array<std::array<Cut, 2>, 3>& tiles) {
-  isa::RowReduce reduce;
+  isa::RowReduce maximum, reduce;
   isa::RowMap map;
   const bool softmax = !nest.convert;
-  if (!softmax) {
-    reduce.operation = isa::Reduction::kMoments;
-    map.operation = isa::Mapping::kNormalise;
-  }
+  reduce.operation = softmax ? isa::Reduction::kSumExp : isa::Reduction::kMoments;
+  if (!softmax) map.operation = isa::Mapping::kNormalise;
   const int64_t entries = nest.extent[Dim::kG] * nest.extent[Dim::kOc];
   int64_t cycles = 0;
   for (const Cut& n : tiles[0]) {
     for (const Cut& h : tiles[1]) {
       for (const Cut& w : tiles[2]) {
         const isa::RowNest rows{n.size * h.size * w.size, entries};
-        const int64_t one =
-            (softmax ? 2 : 1) * isa::row_cycles(reduce, config, rows) + isa::row_cycles(map, config, rows);
+        const int64_t one = (softmax ? isa::row_cycles(maximum, config, rows) : 0) +
+                            isa::row_cycles(reduce, config, rows) + isa::row_cycles(map, config, rows);
         cycles += n.count * h.count * w.count * (rows.rows > 0 ? one : 0);
       }
     }

@@ -3,12 +3,14 @@
 // fit. The same input gives the same schedules.
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <tuple>
 
 #include "base/error.h"
 #include "compiler/schedule/searcher.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::schedule {
 
@@ -202,6 +204,19 @@ void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfi
   }
 }
 
+/// Beside the extents of rows those that fill groups of rows which the machine walks together. Largest first.
+void add_groups_of_rows(std::vector<int64_t>& extents, int64_t most, const isa::MachineConfig& config) {
+  const int64_t group = isa::timing::row::group(config);
+  const std::vector<int64_t> balanced = extents;
+  for (const int64_t extent : balanced) {
+    for (const int64_t whole : {extent / group * group, ceil_div(extent, group) * group}) {
+      if (whole > 0 && whole <= most) extents.push_back(whole);
+    }
+  }
+  std::sort(extents.begin(), extents.end(), std::greater<>());
+  extents.erase(std::unique(extents.begin(), extents.end()), extents.end());
+}
+
 struct Candidate {
   double score = 0;
   int64_t tiles = 0;
@@ -253,10 +268,17 @@ class NestSearch {
     const auto set = [&](Dim dim, double ratio, int64_t most) {
       values_[static_cast<size_t>(dim)] = candidate_extents(extent[dim], ratio, most);
     };
+    const auto in_groups = [&](Dim dim) {
+      if (nest_.computation == Computation::kRows) {
+        add_groups_of_rows(values_[static_cast<size_t>(dim)], std::min(extent[dim], out_limit), config);
+      }
+    };
     set(Dim::kN, extent[Dim::kOh] * extent[Dim::kOw] == 1 ? 1.2 : 1.6, out_limit);
     set(Dim::kOc, 1.3, std::min(out_limit, limit(config.wgt_depth())));
     set(Dim::kOh, extent[Dim::kOh] > 32 ? 1.25 : 1.1, out_limit);
     set(Dim::kOw, flat ? 1.1 : 1.7, out_limit);
+    in_groups(Dim::kOh);
+    in_groups(Dim::kOw);
     set(Dim::kIc, 1.4, limit(config.inp_depth()));
     set(Dim::kG, 1.4, out_limit);
     values_[static_cast<size_t>(Dim::kKh)] = {extent[Dim::kKh]};
@@ -382,14 +404,17 @@ class Exhaustive : public Searcher {
     if (!chain_obstacle(nests, machine.config).empty()) return {};
     const Nest& tail = *nests.back();
     const int64_t height = tail.extent[Dim::kOh], width = tail.extent[Dim::kOw], middle = middle_blocks(nests);
-    const auto ascending = [](std::vector<int64_t> values) {
+    const bool walks_rows = std::any_of(nests.begin(), nests.end(),
+                                        [](const Nest* nest) { return nest->computation == Computation::kRows; });
+    const auto ascending = [&](std::vector<int64_t> values, int64_t most) {
+      if (walks_rows) add_groups_of_rows(values, most, machine.config);
       std::sort(values.begin(), values.end());
       return values;
     };
     const auto better = [](const Ranked<ChainPlan>& a, const Ranked<ChainPlan>& b) {
       return a.cost.cycles < b.cost.cycles || (a.cost.cycles == b.cost.cycles && a.plan.steps < b.plan.steps);
     };
-    const auto all_columns = ascending(candidate_extents(width, 1.3, width));
+    const auto all_columns = ascending(candidate_extents(width, 1.3, width), width);
     ChainPlanner planner(nests, machine.config);
     // By blocks, whole input and kept rows.
     std::map<std::tuple<int64_t, bool, bool>, std::vector<Ranked<ChainPlan>>> best;
@@ -404,7 +429,7 @@ class Exhaustive : public Searcher {
       kind.insert(at, std::move(ranked));
       if (kind.size() > kChainsOfAKind) kind.pop_back();
     };
-    for (const int64_t oh : ascending(candidate_extents(height, 1.15, height))) {
+    for (const int64_t oh : ascending(candidate_extents(height, 1.15, height), height)) {
       for (const int64_t ow : all_columns) {
         for (const int64_t blocks : candidate_extents(middle, 1.25, middle)) {
           for (const bool keeps : {false, true}) {
