@@ -161,8 +161,9 @@ class Keeping:
             work.settle(afresh=True)
             return
         cost = sum(product.cost for product in alone if product.name in names)
+        share = min(100.0, 100 * cost / max(1, total))  # the cost counts padding too
         self._warn(
-            f"{few(names)} are computed in 16 bits, which is {100 * cost / max(1, total):.1f} % of the products: the "
+            f"{few(names)} are computed in 16 bits, which is {share:.1f} % of the products: the "
             f"outputs are {after:.1f} dB from the float ones instead of {before:.1f}; --sixteen 0 leaves them in 8"
         )
 
