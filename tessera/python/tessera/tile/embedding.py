@@ -88,8 +88,8 @@ def attributes_of(node):
     return found
 
 
-def program_of(node, entry, types, constants, config):
-    """The Program of a node's kernel."""
+def programs_of(node, entry, types, constants, config):
+    """The Programs of a node's kernel: one, or one for each of the layouts that the kernel names and that fit."""
     label = f"node '{node.name}' ({node.domain}::{node.op_type})"
     attributes = attributes_of(node)
     unknown = set(attributes) - set(entry.kernel.parameters)
@@ -111,14 +111,35 @@ def program_of(node, entry, types, constants, config):
                 "int32, or float between DequantizeLinear and QuantizeLinear"
             )
         specs.append(Spec(NAMES[kind], shape))
+    parameters = entry.parameters | attributes
     try:
-        host = {"host": True} if isinstance(entry.kernel, Operator) else {}
-        program = entry.kernel.build(*specs, config=config, **host, **entry.parameters, **attributes)
+        if isinstance(entry.kernel, Operator):
+            programs = [entry.kernel.build(*specs, config=config, host=True, **parameters)]
+        else:
+            programs = built_in_forms(entry.kernel, specs, config, parameters)
     except KernelError as error:
         raise type(error)(f"{label}: {error}") from None
-    if len(program.outputs) != len(node.output):
-        raise KernelError(f"{label}: the kernel gives {len(program.outputs)} outputs, the node has {len(node.output)}")
-    return program
+    for program in programs:
+        if len(program.outputs) != len(node.output):
+            raise KernelError(
+                f"{label}: the kernel gives {len(program.outputs)} outputs, the node has {len(node.output)}"
+            )
+    return programs
+
+
+def built_in_forms(kernel, specs, config, parameters):
+    """A Program for each way in which the tensors may lie. Errors: those of the first one where none fits."""
+    if len(specs) != len(kernel.inputs):
+        return [kernel.build(*specs, config=config, **parameters)]  # says what is missing
+    programs, refused = [], []
+    for form in kernel.forms(specs):
+        try:
+            programs.append(kernel.build(*form, config=config, **parameters))
+        except DoesNotFit as error:
+            refused.append(error)
+    if not programs:
+        raise refused[0]
+    return programs
 
 
 # --- between DequantizeLinear and QuantizeLinear
@@ -205,14 +226,15 @@ def function_of(node, program, number):
     return helper.make_node(name, given, list(node.output), name=label, domain=FUNCTIONS), function
 
 
-def held_by(node, program):
-    """The node that holds a program."""
+def held_by(node, programs):
+    """The node that holds a kernel: the compiler takes the program whose layouts suit the neighbours."""
+    program, artifacts = programs[0], [one.artifact for one in programs]
     listed = lambda side, tensors: {
         f"{side}_types": [TYPES[one.dtype.name] for one in tensors],
         f"{side}_ranks": [len(one.shape) for one in tensors],
         f"{side}_extents": [extent for one in tensors for extent in one.shape],
     }
-    artifact = numpy_helper.from_array(np.frombuffer(program.artifact, np.uint8), "artifact")
+    artifact = numpy_helper.from_array(np.frombuffer(b"".join(artifacts), np.uint8), "artifact")
     return helper.make_node(
         OPERATOR,
         list(node.input),
@@ -220,6 +242,8 @@ def held_by(node, program):
         name=node.name or node.output[0],
         domain=DOMAIN,
         artifact=artifact,
+        artifact_bytes=[len(one) for one in artifacts],
+        alone=int(any(one.by_hand for one in programs)),
         **listed("input", program.inputs),
         **listed("output", program.outputs),
     )
@@ -259,15 +283,16 @@ class Embedder:
         return self.model
 
     def built(self, node, entry):
-        return program_of(node, entry, known_types(self.model), constants_of(self.graph), self.config)
+        return programs_of(node, entry, known_types(self.model), constants_of(self.graph), self.config)
 
     def imports(self, domain):
         if domain not in {entry.domain for entry in self.model.opset_import}:
             self.model.opset_import.append(helper.make_opsetid(domain, 1))
 
-    def put(self, node, entry, program=None):
+    def put(self, node, entry, programs=None):
         """The kernel of an entry in the place of a node."""
-        program = program or self.built(node, entry)
+        programs = programs or self.built(node, entry)
+        program = programs[0]
         place = list(self.graph.node).index(node)
         if isinstance(entry.kernel, Operator):
             made, function = function_of(node, program, self.count)
@@ -275,7 +300,7 @@ class Embedder:
             self.model.ir_version = max(self.model.ir_version, IR_VERSION)
             self.imports(FUNCTIONS)
         else:
-            made = held_by(node, program)
+            made = held_by(node, programs)
             self.imports(DOMAIN)
         for name, tensor in zip(node.output, program.outputs, strict=True):
             self.tell(name, TYPES[tensor.dtype.name], tensor.shape, node)
@@ -338,7 +363,7 @@ class Embedder:
         )
         entry = Registered(replacement.kernel, replacement.parameters | parameters)
         try:
-            program = self.built(node, entry)
+            programs = self.built(node, entry)
         except DoesNotFit:
             return False
         self.imports(node.domain)
@@ -346,7 +371,7 @@ class Embedder:
         self.graph.node[place].CopyFrom(node)
         for one in match.nodes[1:]:
             self.graph.node.remove(one)
-        self.put(self.graph.node[list(self.graph.node).index(node)], entry, program)
+        self.put(self.graph.node[list(self.graph.node).index(node)], entry, programs)
         return True
 
 
