@@ -158,7 +158,7 @@ void fields(IO& io, text::In<IO, Kernel> k) {
   io.id("output", k.output);
   io.ids("more", k.more);
   io.field("words", k.words);
-  io.field("constants", k.constants);
+  io.field("data", k.constants);  // `constants` begins their section
   io.field("begins", k.begins);
   io.field("ends", k.ends);
   io.field("lines", k.lines);
