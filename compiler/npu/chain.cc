@@ -128,8 +128,8 @@ std::vector<bool> feeds_next(const Graph& graph) {
     const auto apart = [](const Operation& operation) {
       return std::holds_alternative<Transposition>(operation.what) || std::holds_alternative<Kernel>(operation.what);
     };
-    const bool allowed = graph.operations[i].feeds_next.value_or(true) && !apart(graph.operations[i]) &&
-                         !apart(graph.operations[i + 1]);
+    const bool allowed =
+        graph.operations[i].feeds_next.value_or(true) && !apart(graph.operations[i]) && !apart(graph.operations[i + 1]);
     result[i] = allowed && input == id && uses[static_cast<size_t>(id)] == 1 && tensor.view_of == kNoTensor &&
                 tensor.reshape_of == kNoTensor;
   }

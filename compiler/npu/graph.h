@@ -204,18 +204,19 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// Instructions that somebody has written (tessera.tile), for this machine. Places in its own arena are moved to those of
-/// the tensors: bytes begins[i] to ends[i] are the input, those of `more`, and last the output, each as a dense tensor.
+/// Instructions that somebody has written (tessera.tile), for this machine. Places in its own arena are moved to those
+/// of the tensors: bytes begins[i] to ends[i] are the input, those of `more`, and last the output, each as a dense
+/// tensor.
 struct Kernel {
   TensorId input = kNoTensor, output = kNoTensor;
-  std::vector<TensorId> more;          // inputs behind the first one
-  std::vector<uint8_t> words;          // instructions, right when run one at a time
-  std::vector<uint8_t> constants;      // base register 0
-  std::vector<int64_t> begins, ends;   // bytes of base register 1
-  std::vector<std::string> lines;      // of the source, "file.py:7 load"
-  std::vector<int64_t> macs;           // of each line
-  std::vector<int32_t> line_of;        // by instruction
-  Stage stage;                         // none
+  std::vector<TensorId> more;         // inputs behind the first one
+  std::vector<uint8_t> words;         // instructions, right when run one at a time
+  std::vector<uint8_t> constants;     // base register 0
+  std::vector<int64_t> begins, ends;  // bytes of base register 1
+  std::vector<std::string> lines;     // of the source, "file.py:7 load"
+  std::vector<int64_t> macs;          // of each line
+  std::vector<int32_t> line_of;       // by instruction
+  Stage stage;                        // none
   bool operator==(const Kernel&) const = default;
 
   std::vector<TensorId> inputs() const;

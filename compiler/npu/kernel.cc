@@ -28,8 +28,8 @@ size_t first_layer(const Graph& graph, size_t operation) {
 
 bool is_dense(const Tensor& t, const Placement& place) {
   const Placement dense = dense_placement(t, place.offset);
-  return (t.w == 1 || place.pixel_pitch == dense.pixel_pitch) &&
-         (t.h == 1 || place.row_pitch == dense.row_pitch) && (t.n == 1 || place.image_pitch == dense.image_pitch);
+  return (t.w == 1 || place.pixel_pitch == dense.pixel_pitch) && (t.h == 1 || place.row_pitch == dense.row_pitch) &&
+         (t.n == 1 || place.image_pitch == dense.image_pitch);
 }
 
 /// Moves what an instruction reads or writes in DRAM.

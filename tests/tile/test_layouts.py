@@ -213,3 +213,13 @@ def test_names_of_layouts():
         tripled("blocked")
     with pytest.raises(tile.KernelError, match="has no layout 'rows' of 'other'"):
         tripled([{"other": "rows"}])
+
+
+def test_check_takes_all_layouts():
+    kernel = tripled(("channels_last", "rows"))
+    kernel.reference(lambda x: np.clip(3 * x.astype(int), -128, 127).astype(np.int8))
+    seen = []
+    kernel.function = lambda k, x, body=kernel.function: seen.append(x.layout) or body(k, x)
+    draw = lambda rng: tile.Spec("int8", tuple(int(v) for v in rng.integers(1, 6, 4)))
+    assert tile.check(kernel, draw, cases=6, config="npu64", devices={"fsim": 6}).cases["fsim"] == 6
+    assert set(seen) == {"channels_last", "rows"}

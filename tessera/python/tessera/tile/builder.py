@@ -106,7 +106,9 @@ class Builder(Events):
     def constant(self, array, name="constant"):
         """An array that is part of the program, as a tensor of DRAM."""
         array = np.asarray(array)
-        dtype = type_of(array.dtype)
+        if array.dtype.name not in TYPES:
+            refuse(f"a constant has int8, uint8 or int32, not {array.dtype.name}: constant(array.astype('int8'))")
+        dtype = TYPES[array.dtype.name]
         if array.ndim == 0 or array.size == 0:
             refuse("a constant has at least one axis and one element")
         padded = aligned(array.shape[-1], max(self.machine.block_in, self.machine.block_out))

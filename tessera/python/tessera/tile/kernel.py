@@ -61,6 +61,13 @@ class Described:
                 f"{type(self).__name__.lower()} '{function.__name__}': its parameters are a {self.FIRST}, tensors and "
                 "keywords"
             )
+        for one in parameters[1:]:
+            if one.kind is one.POSITIONAL_OR_KEYWORD and one.default not in (one.empty, None):
+                raise errors.KernelError(
+                    f"{type(self).__name__.lower()} '{function.__name__}': '{one.name}' has a default and stands among "
+                    "the tensors; numbers are keywords, behind a *: "
+                    f"def {function.__name__}({parameters[0].name}, ..., *, {one.name}={one.default!r})"
+                )
         self.inputs = [one.name for one in parameters[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
         self.parameters = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
         self.meaning = self.draw = None
