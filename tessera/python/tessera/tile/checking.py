@@ -45,8 +45,8 @@ def check(kernel, draw=None, *, cases=100, config="npu256", devices=None, seed=0
     draw(rng) gives the tensors of a case, Specs or arrays, and behind them a dict of parameters where there are any;
     default: what @kernel.cases decorates. devices: {device: cases}; default: the functional simulator for all, SystemC
     for a tenth of them, the RTL for a hundredth (at least one case each). Cases take the layouts that a kernel names in
-    turn. Returns an Outcome. Errors: KernelError
-    names the case, its seed and the first element that differs, or the line that races or reads what nobody wrote."""
+    turn. Returns an Outcome. Errors: KernelError names the case, its seed and the first element that differs, or the
+    line that races or reads what nobody wrote."""
     draw = draw or kernel.draw
     if kernel.meaning is None or draw is None:
         missing = "reference" if kernel.meaning is None else "cases"
