@@ -36,7 +36,7 @@ struct Unit {
   std::vector<Task> tasks;
   std::vector<schedule::Schedule> schedules;  // one for each task
   std::optional<Chain> chain;
-  std::shared_ptr<const KernelCode> code;  // of a kernel, which has neither tasks nor schedules
+  std::shared_ptr<const KernelCode> code;          // of a kernel, which has neither tasks nor schedules
   double score = 0;                                // by the replay; all scores of a plan are sums
   size_t piece = 0;                                // of the log, the first of its tasks'
   size_t candidate = 0;                            // of that piece, in use
