@@ -63,8 +63,8 @@ void register_tile(Registry& r) {
   def.deterministic = false;  // not folded
   def.infer = infer_kernel;
   def.evaluate = evaluate_kernel;
-  def.attributes = {"artifact",      "name",         "input_types",  "input_ranks",
-                    "input_extents", "output_types", "output_ranks", "output_extents"};
+  def.attributes = {"alone",       "artifact",      "artifact_bytes", "name",         "input_types",
+                    "input_ranks", "input_extents", "output_types",   "output_ranks", "output_extents"};
   r.add(std::move(def));
 }
 

@@ -23,7 +23,7 @@ program::DType dtype_of(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, "a tensor of a kernel is int8, uint8 or int32, not " + name);
 }
 
-/// Rows (name, dtype, shape, padded, fill, offset).
+/// Rows (name, dtype, shape, padded, fill, offset, order).
 std::vector<tile::Argument> arguments_of(const py::list& rows) {
   std::vector<tile::Argument> arguments;
   for (const py::handle& row : rows) {
@@ -35,6 +35,7 @@ std::vector<tile::Argument> arguments_of(const py::list& rows) {
     argument.padded = values[3].cast<int64_t>();
     argument.fill = values[4].cast<uint8_t>();
     argument.offset = values[5].cast<uint64_t>();
+    argument.order = values[6].cast<std::vector<int64_t>>();
     arguments.push_back(std::move(argument));
   }
   return arguments;

@@ -180,7 +180,7 @@ class Folder {
     // Where a run appends is for writing alone.
     if (tensor(to).slide != 0 && (readers(from).size() > 1 || is_output(from))) return false;
     const auto maker = producer(from);
-    if (!maker || *maker > at) return false;
+    if (!maker || *maker > at || std::holds_alternative<npu::Kernel>(graph_.operations[*maker].what)) return false;
     npu::Tensor view = tensor(to);
     view.name = tensor(from).name;
     graph_.tensors[static_cast<size_t>(from)] = std::move(view);

@@ -124,7 +124,8 @@ void fuse_stages(npu::Graph& graph, const PassContext&) {
           continue;
       }
       npu::Operation merged = graph.operations[static_cast<size_t>(c.index)];
-      if (std::holds_alternative<npu::Rows>(merged.what)) continue;  // they take no stage
+      if (std::holds_alternative<npu::Rows>(merged.what) || std::holds_alternative<npu::Kernel>(merged.what))
+        continue;  // they take no stage
       if (!append(stage_of(merged), c.stage, tensor(c.through).is_unsigned)) continue;
       const auto seen_as_made = [&](npu::TensorId id) {
         npu::Tensor alias = tensor(c.through);

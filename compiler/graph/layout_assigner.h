@@ -90,6 +90,8 @@ class LayoutAssigner {
   bool append(const Operation& op, const Concat& what);
   bool add(const Operation& op, const Move& what);
   bool add(const Operation& op, const Rows& what);
+  bool add(const Operation& op, const Kernel& what);  // layout_assigner_kernel.cc
+  bool add(const Operation& op, const Kernel::Form& form);
 
   bool add_batch(const Operation& op, const Matmul& what);
 

@@ -142,6 +142,28 @@ void fields(IO& io, text::In<IO, Rows> r) {
   io.field("stage", r.stage);
 }
 
+template <typename IO>
+void fields(IO& io, text::In<IO, Kernel::Result> r) {
+  io.field("order", r.order);
+  io.field("start", r.start);
+  io.field("pitch", r.pitch, 1);
+}
+
+template <typename IO>
+void fields(IO& io, text::In<IO, Kernel::Form> f) {
+  fields(io, f.what);
+  io.field("operands", f.operands);
+  io.field("results", f.results);
+  io.field("written", f.written);
+  io.field("cycles", f.cycles);
+}
+
+template <typename IO>
+void fields(IO& io, text::In<IO, Kernel> k) {
+  io.field("forms", k.forms);
+  io.field("machine", k.machine);
+}
+
 constexpr std::string_view mnemonic(const Convolution&) { return "convolution"; }
 constexpr std::string_view mnemonic(const Matmul&) { return "matmul"; }
 constexpr std::string_view mnemonic(const Product&) { return "product"; }
@@ -154,6 +176,7 @@ constexpr std::string_view mnemonic(const Requantise&) { return "requantise"; }
 constexpr std::string_view mnemonic(const Concat&) { return "concat"; }
 constexpr std::string_view mnemonic(const Move&) { return "move"; }
 constexpr std::string_view mnemonic(const Rows&) { return "rows"; }
+constexpr std::string_view mnemonic(const Kernel&) { return "kernel"; }
 
 namespace {
 
@@ -349,6 +372,27 @@ class Checker {
             "has one operand and a list of steps for each result");
     require(what.table.empty() || what.table.size() == 256, "a table has 256 bytes");
     for (const Steps& list : what.steps) steps(operand(op, 0), list);
+  }
+
+  void check(const Operation& op, const Kernel& what) const {
+    require(!what.forms.empty() && !op.operands.empty() && !op.results.empty(), "is a kernel without a form");
+    for (const Kernel::Form& form : what.forms) {
+      require(form.operands.size() == op.operands.size() && form.results.size() == op.results.size(),
+              "a form says how each operand and each result lies");
+      for (size_t i = 0; i < form.operands.size(); ++i) require(orders(form.operands[i], operand(op, i)), "no order");
+      for (size_t i = 0; i < form.results.size(); ++i) {
+        const Extents& shape = value(op.results[i]).shape;
+        const Kernel::Result& result = form.results[i];
+        require(orders(result.order, shape), "no order");
+        const int64_t fastest = shape[static_cast<size_t>(result.order.back())];
+        const int64_t end = result.start + (element_count(shape) / fastest - 1) * result.pitch + fastest;
+        require(result.start >= 0 && result.pitch >= fastest && end <= form.written, "a result lies outside");
+      }
+    }
+  }
+  static bool orders(Order order, const Extents& shape) {
+    std::sort(order.begin(), order.end());
+    return !order.empty() && order == identity_order(shape.size());
   }
 
   const ValueGraph& graph_;

@@ -169,12 +169,32 @@ struct Move {
   bool operator==(const Move&) const = default;
 };
 
+/// What somebody has written for the machine (tessera.tile), in one form or several that differ in where elements lie.
+struct Kernel {
+  struct Result {
+    Order order;                   // of its axes in memory
+    int64_t start = 0, pitch = 1;  // elements: where it begins, and from a run of the fastest axis to the next
+    bool operator==(const Result&) const = default;
+  };
+  struct Form {
+    npu::Kernel what;             // tensors unset
+    std::vector<Order> operands;  // each without gaps in this order
+    std::vector<Result> results;  // inside of what it writes
+    int64_t written = 0;          // elements of that
+    int64_t cycles = 0;           // as predicted, alone
+    bool operator==(const Form&) const = default;
+  };
+  std::vector<Form> forms;
+  std::string machine;  // that it is for, isa::to_toml
+  bool operator==(const Kernel&) const = default;
+};
+
 struct Operation {
   std::string name, kind;  // of the ONNX node
   int64_t macs = 0;
   std::vector<ValueId> operands, results;
   std::variant<Convolution, Matmul, Product, TransposedConvolution, Pool, Reduce, Lookup, Binary, Requantise, Concat,
-               Move, Rows>
+               Move, Rows, Kernel>
       what;
   std::vector<std::string> nodes;  // of the model that it stands for
   bool operator==(const Operation&) const = default;

@@ -125,9 +125,11 @@ std::vector<bool> feeds_next(const Graph& graph) {
     const Tensor& tensor = graph.tensors[static_cast<size_t>(id)];
     const TensorId input = std::visit([](const auto& op) { return op.input; }, graph.operations[i + 1].what);
     // A tensor that two operations write in turn has a second writer, which only views of it can be.
-    const bool transposes = std::holds_alternative<Transposition>(graph.operations[i].what) ||
-                            std::holds_alternative<Transposition>(graph.operations[i + 1].what);
-    const bool allowed = graph.operations[i].feeds_next.value_or(true) && !transposes;
+    const auto apart = [](const Operation& operation) {
+      return std::holds_alternative<Transposition>(operation.what) || std::holds_alternative<Kernel>(operation.what);
+    };
+    const bool allowed =
+        graph.operations[i].feeds_next.value_or(true) && !apart(graph.operations[i]) && !apart(graph.operations[i + 1]);
     result[i] = allowed && input == id && uses[static_cast<size_t>(id)] == 1 && tensor.view_of == kNoTensor &&
                 tensor.reshape_of == kNoTensor;
   }

@@ -348,6 +348,24 @@ class Checker {
             "shift, offset or epsilon are beyond their fields");
   }
 
+  void check(const Kernel& op) const {
+    std::vector<TensorId> tensors = op.inputs();
+    tensors.push_back(op.output);
+    require(op.begins.size() == tensors.size() && op.ends.size() == tensors.size(),
+            "a kernel says where each of its tensors stands");
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& t = tensor(tensors[i], "tensor");
+      require(op.ends[i] - op.begins[i] >= t.elements() * t.element_bytes,
+              shape_of(t) + " has no room where the kernel has its tensor");
+      require(t.border.empty(), "a tensor of a kernel has no border");
+    }
+    require(op.words.size() == op.line_of.size() * isa::kInstructionBytes && op.macs.size() == op.lines.size(),
+            "a kernel has a line for each instruction");
+    require(std::all_of(op.line_of.begin(), op.line_of.end(),
+                        [&](int32_t line) { return line >= 0 && static_cast<size_t>(line) < op.lines.size(); }),
+            "an instruction is of no line");
+  }
+
   const Graph& graph_;
   std::string where_;
 };

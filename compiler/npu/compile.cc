@@ -10,6 +10,7 @@
 #include "compiler/npu/assemble.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/graph.h"
+#include "compiler/npu/kernel.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/planner.h"
 #include "isa/verify.h"
@@ -76,6 +77,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     info.macs = model_macs(graph, operation);
     program.layers.push_back(std::move(info));
   }
+  for (LayerInfo& info : kernel_layers(graph)) program.layers.push_back(std::move(info));
   std::optional<TimedStep> step(std::in_place, times, "instructions and weights");
   for (const Unit& unit : units) {
     guarded(graph, config, unit.first, [&] { lower_unit(unit, lowered, program.layers); });

@@ -128,6 +128,12 @@ class Emitter {
   /// The slots of a softmax's sums and of its maps. Rows of a run-time length have tables for each length in the
   /// constants, of which LOAD takes those where kLengthTableBase points.
   std::pair<int, int> softmax_tables(const RowForm& form, int64_t longest);
+  /// What stood in TABLE and PARAM is not known any more.
+  void forget() {
+    tables_.clear();
+    pinned_.clear();
+    unbiased_.clear();
+  }
   /// From here on tables may be replaced.
   void release_tables() { pinned_.clear(); }
 

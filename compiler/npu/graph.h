@@ -204,6 +204,24 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
+/// Instructions that somebody has written (tessera.tile), for this machine. Places in its own arena are moved to those
+/// of the tensors: bytes begins[i] to ends[i] are the input, those of `more`, and last the output, each as a dense
+/// tensor.
+struct Kernel {
+  TensorId input = kNoTensor, output = kNoTensor;
+  std::vector<TensorId> more;         // inputs behind the first one
+  std::vector<uint8_t> words;         // instructions, right when run one at a time
+  std::vector<uint8_t> constants;     // base register 0
+  std::vector<int64_t> begins, ends;  // bytes of base register 1
+  std::vector<std::string> lines;     // of the source, "file.py:7 load"
+  std::vector<int64_t> macs;          // of each line
+  std::vector<int32_t> line_of;       // by instruction
+  Stage stage;                        // none
+  bool operator==(const Kernel&) const = default;
+
+  std::vector<TensorId> inputs() const;
+};
+
 /// The longest row that a machine takes; 0: none.
 int64_t longest_row(const isa::MachineConfig& config, RowForm::Kind kind);
 
@@ -213,7 +231,7 @@ struct Operation {
   std::string name;  // of the ONNX node, for errors and reports
   std::string kind;  // of the ONNX node, e.g. "QLinearConv"
   int64_t macs = 0;  // of the model; 0: computed by the generator; kNoMacs: none, it only moves elements
-  std::variant<Convolution, Pool, Elementwise, Product, Transposition, Rows> what;
+  std::variant<Convolution, Pool, Elementwise, Product, Transposition, Rows, Kernel> what;
   std::vector<std::string> nodes;  // of the model that it stands for; one counts with the first of its operations
   /// Whether the result may stay on chip because the next operation alone reads it: a candidate for a chain. The pass
   /// mark-chains says so; false forbids it. Whether it does is its tensor's scope.
@@ -291,7 +309,7 @@ struct Program {
   uint64_t unshared_bytes = 0;                 // the arena if no two tensors shared memory
   std::vector<Placement> placements;           // one for each tensor
   std::vector<int64_t> slides;                 // base registers from kFirstSlideBase on, by Tensor::slide
-  std::vector<LayerInfo> layers;               // one for each operation
+  std::vector<LayerInfo> layers;               // one for each operation, then those of the lines of kernels
 };
 
 /// Whether what is fetched again while it still stands on the chip stays there (npu/forward.h): where the predictor

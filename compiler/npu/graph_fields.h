@@ -153,6 +153,20 @@ void fields(IO& io, text::In<IO, Rows> r) {
 }
 
 template <typename IO>
+void fields(IO& io, text::In<IO, Kernel> k) {
+  io.id("input", k.input);
+  io.id("output", k.output);
+  io.ids("more", k.more);
+  io.field("words", k.words);
+  io.field("data", k.constants);  // `constants` begins their section
+  io.field("begins", k.begins);
+  io.field("ends", k.ends);
+  io.field("lines", k.lines);
+  io.field("line_macs", k.macs);
+  io.field("line_of", k.line_of);
+}
+
+template <typename IO>
 void fields(IO& io, text::In<IO, Binding> b) {
   io.required("value", b.value);
   io.id("tensor", b.tensor);
@@ -166,5 +180,6 @@ constexpr std::string_view mnemonic(const Elementwise&) { return "elementwise"; 
 constexpr std::string_view mnemonic(const Product&) { return "product"; }
 constexpr std::string_view mnemonic(const Transposition&) { return "transposition"; }
 constexpr std::string_view mnemonic(const Rows&) { return "rows"; }
+constexpr std::string_view mnemonic(const Kernel&) { return "kernel"; }
 
 }  // namespace tessera::npu

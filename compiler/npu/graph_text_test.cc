@@ -35,7 +35,70 @@ TEST(GraphText, RandomGraphsComeBackAsTheyWere) {
       EXPECT_EQ(to_text(again), text);
     }
   }
-  EXPECT_EQ(kinds.size(), std::variant_size_v<decltype(Operation::what)>);
+  EXPECT_EQ(kinds.size() + 1, std::variant_size_v<decltype(Operation::what)>);  // kernels are not drawn
+}
+
+/// A kernel that copies two entries of 8 bytes, behind which a table stands.
+Graph with_kernel() {
+  Graph graph;
+  graph.name = "main";
+  Tensor tensor;
+  tensor.w = 2, tensor.c = 8;
+  const TensorId x = graph.add(tensor), y = graph.add(tensor), z = graph.add(tensor);
+  isa::Load load;
+  load.space = isa::Space::kOut, load.base = kArenaBase, load.dram_offset = 64, load.length = 16;
+  isa::Store store;
+  store.space = isa::Space::kOut, store.base = kArenaBase, store.dram_offset = 128, store.length = 16;
+  Kernel kernel;
+  kernel.input = x, kernel.output = y;
+  kernel.begins = {64, 128}, kernel.ends = {80, 144};
+  kernel.lines = {"file.py:3 load", "file.py:4 store"};
+  kernel.macs = {0, 0};
+  kernel.line_of = {0, 1};
+  for (const isa::Instruction& instruction : {isa::Instruction(load), isa::Instruction(store)}) {
+    const isa::Word word = isa::encode(instruction);
+    kernel.words.insert(kernel.words.end(), word.begin(), word.end());
+  }
+  graph.operations.push_back({.name = "kernel", .kind = "Kernel", .what = kernel});
+  Elementwise e;
+  e.input = y, e.output = z;
+  e.stage.table = Table(256, 7);
+  graph.operations.push_back({.name = "table", .kind = "Lookup", .what = e});
+  graph.inputs = {x}, graph.outputs = {z};
+  return graph;
+}
+
+TEST(Kernel, StandsBetweenItsNeighboursAndComesBackAsText) {
+  const Graph graph = with_kernel();
+  const Graph again = graph_from_text(to_text(graph));
+  ASSERT_TRUE(again == graph) << to_text(graph);
+  const Program program = compile(graph, isa::find_config("npu64"));
+  ASSERT_EQ(program.layers.size(), 4u);  // two operations, two lines
+  EXPECT_EQ(program.layers[2].name, "kernel file.py:3");
+  EXPECT_EQ(program.layers[3].kind, "store");
+  EXPECT_EQ(program.layers[2].dram_read_bytes, 16);
+  const auto& load = std::get<isa::Load>(program.instructions[0]);
+  EXPECT_EQ(static_cast<int64_t>(load.dram_offset), program.placements[0].offset);
+}
+
+TEST(Kernel, IsRefusedWhereItLeavesItsTensors) {
+  const auto refusal = [](const Graph& graph) -> std::string {
+    try {
+      compile(graph, isa::find_config("npu64"));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Graph graph = with_kernel();
+  std::get<Kernel>(graph.operations[0].what).ends[0] = 80;
+  std::get<Kernel>(graph.operations[0].what).begins[0] = 64 + 1;
+  EXPECT_NE(refusal(graph).find("has no room where the kernel has its tensor"), std::string::npos) << refusal(graph);
+  graph = with_kernel();
+  std::get<Kernel>(graph.operations[0].what).begins[0] = 0;
+  std::get<Kernel>(graph.operations[0].what).ends[0] = 16;
+  EXPECT_NE(refusal(graph).find("node 'kernel' (Kernel) on npu64: its kernel leaves its tensors"), std::string::npos)
+      << refusal(graph);
 }
 
 constexpr const char* kText = R"(npu.graph @main {
@@ -92,7 +155,8 @@ TEST(GraphText, ErrorsSayWhereAndWhat) {
   EXPECT_EQ(error_of(all, "weights=", "wights="), "f:8:104: unknown field 'wights'");
   EXPECT_EQ(
       error_of(all, "convolution", "convolutoin"),
-      "f:8:3: unknown operation 'convolutoin'; known: convolution, pool, elementwise, product, transposition, rows");
+      "f:8:3: unknown operation 'convolutoin'; known: convolution, pool, elementwise, product, transposition, rows, "
+      "kernel");
   EXPECT_EQ(error_of(all, "%1 = tensor", "%9 = tensor"), "f:3:3: tensors are numbered in order; expected %1");
   EXPECT_EQ(error_of(all, "weights=#0", "weights=#1"), "f:8:112: the text has no constant #1");
   EXPECT_EQ(error_of(all, "#0 = i16", "#0 = f32"), "f:8:112: constant #0 is of type f32, not i16");

@@ -57,6 +57,8 @@ Uses uses_of(const Operation& operation) {
       [&](const auto& op) {
         uses.read.push_back(op.input);
         if constexpr (std::is_same_v<std::decay_t<decltype(op)>, Product>) uses.read.push_back(op.factor);
+        if constexpr (std::is_same_v<std::decay_t<decltype(op)>, Kernel>)
+          uses.read.insert(uses.read.end(), op.more.begin(), op.more.end());
         if (op.stage.second) uses.read.push_back(op.stage.second->tensor);
         uses.written = op.output;
       },

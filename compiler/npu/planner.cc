@@ -77,6 +77,10 @@ void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& info
     lower_chain(*unit.chain, emitter, infos);
     return;
   }
+  if (unit.code) {
+    lower(*unit.code, emitter);
+    return;
+  }
   emitter.layer = static_cast<uint32_t>(unit.first);
   for (size_t k = 0; k < unit.tasks.size(); ++k) {
     lower(unit.tasks[k], nest_for(unit.tasks[k], unit.schedules[k]), unit.schedules[k], emitter, infos[unit.first]);
@@ -97,6 +101,8 @@ MemoryPlan place_units(std::vector<Unit>& units, const Graph& graph, const isa::
   for (Unit& unit : units) {
     if (unit.chain)
       place_chain(*unit.chain, graph, plan.placements, config, options);
+    else if (unit.code)
+      unit.code = kernel_code(graph, unit.first, plan.placements);
     else
       unit.tasks = make_tasks(graph, unit.first, plan.placements, config, options);
   }
@@ -235,7 +241,31 @@ Schedule Planner::legal(const Task& task, const Schedule& given) const {
   return schedule::canonical(*nest, config_, given);
 }
 
+/// A kernel as it is: nothing is searched.
+Unit Planner::written(size_t i) {
+  if (given(i) != nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "a kernel is as its source says, and takes no schedule");
+  Unit unit;
+  unit.first = i;
+  unit.code = kernel_code(graph_, i, placements_);
+  unit.piece = open_piece(i, 1, 0, 1);
+  SearchLog::Piece& piece = log_.pieces[unit.piece];
+  piece.candidates.clear();
+  const auto lowered = [&](Emitter& emitter) { lower(*unit.code, emitter); };
+  schedule::CostModel& judge = *hands_.front().judge;
+  Cost cost;
+  if (replays())
+    cost = judge.cost(lower_stream(config_, options_, graph_.operations.size(), lowered, nullptr, judge.wants()))
+               .value_or(Cost{});
+  SearchLog::Candidate& candidate = piece.candidates[note(piece, "as written", cost)];
+  candidate.replayed = cost;
+  candidate.score = unit.score = goal_.score(cost, config_);
+  candidate.chosen = true;
+  return unit;
+}
+
 Unit Planner::single(size_t i) {
+  if (std::holds_alternative<Kernel>(graph_.operations[i].what)) return written(i);
   Unit unit;
   unit.first = i;
   unit.tasks = make_tasks(graph_, i, placements_, config_, options_);

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "compiler/npu/chain.h"
 #include "compiler/npu/graph.h"
+#include "compiler/npu/kernel.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/replay_memo.h"
 #include "compiler/npu/search_log.h"
@@ -35,6 +36,7 @@ struct Unit {
   std::vector<Task> tasks;
   std::vector<schedule::Schedule> schedules;  // one for each task
   std::optional<Chain> chain;
+  std::shared_ptr<const KernelCode> code;          // of a kernel, which has neither tasks nor schedules
   double score = 0;                                // by the replay; all scores of a plan are sums
   size_t piece = 0;                                // of the log, the first of its tasks'
   size_t candidate = 0;                            // of that piece, in use
@@ -140,6 +142,7 @@ class Planner {
   void search_ahead();
   schedule::Schedule legal(const Task& task, const schedule::Schedule& given) const;
   Unit single(size_t i);
+  Unit written(size_t i);
   /// The chain of so many links under its best plan, or under the given tile; nothing when there is none.
   std::optional<Unit> chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason);
   Unit given_chain(size_t i, const schedule::ChainSchedule& given);

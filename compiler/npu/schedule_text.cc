@@ -35,7 +35,9 @@ std::string schedules_to_text(const Graph& graph, const Program& program) {
   text::Printer printer;
   printer.open("npu.schedules @" + name_of(graph));
   size_t inside = 0;  // links of a chain that are still to come
-  for (const LayerInfo& layer : program.layers) {
+  for (size_t i = 0; i < graph.operations.size(); ++i) {
+    const LayerInfo& layer = program.layers[i];
+    if (std::holds_alternative<Kernel>(graph.operations[i].what)) continue;
     const auto* chain = std::get_if<schedule::ChainSchedule>(&layer.schedule);
     if (inside > 0) {
       --inside;

@@ -88,6 +88,7 @@ std::string unit_key(const Unit& unit) {
     schedule::print(schedule, printer);
     key += stage_key(task);
   };
+  if (unit.code) return unit.code->key + "\n";
   if (unit.chain) {
     key = schedule::to_text(schedule::ChainSchedule{{}, unit.chain->plan.tile});
     for (size_t s = 0; s < unit.chain->size(); ++s)

@@ -145,6 +145,7 @@ bool Planner::settle_at(std::vector<Unit>& units, size_t u) {
 }
 
 bool Planner::settle_by(Unit& unit, const Costs& cost) {
+  if (unit.code) return false;
   const std::string before = choice_key(unit);
   if (unit.chain)
     pick(unit, [](Unit& of) -> ChainPlan& { return of.chain->plan; }, unit.plans, cost);

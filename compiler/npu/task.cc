@@ -500,6 +500,10 @@ void make(const Rows& op, const Graph& graph, const std::vector<Placement>& plac
   tasks.push_back(std::move(task));
 }
 
+/// Its instructions are there already (npu/kernel.h).
+void make(const Kernel&, const Graph&, const std::vector<Placement>&, const isa::MachineConfig&, const Options&,
+          std::vector<Task>&) {}
+
 }  // namespace
 
 int64_t longest_row(const isa::MachineConfig& config, RowForm::Kind kind) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "compiler/partition/claims_kernel.h"
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
 #include "compiler/schedule/registry.h"
@@ -469,6 +470,7 @@ MatcherRegistry::MatcherRegistry()
           {"gemm-product", "com.microsoft", "QGemm", claim_gemm_product},
           {"qlinear-softmax", "com.microsoft", "QLinearSoftmax", claim_qlinear_softmax},
           {"normalise-rows", nn::kTesseraDomain.str(), "NormaliseRows", claim_normalise_rows},
+          {"kernel", nn::kTesseraDomain.str(), "Kernel", claim_kernel},
           {"integer-bias", "", "Add", claim_integer_bias},
           {"requantise", "", "QuantizeLinear", claim_requantise},
           {"requantise-sums", nn::kTesseraDomain.str(), "Requantise", claim_requantise_sums},

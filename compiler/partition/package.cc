@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "compiler/partition/claims_kernel.h"
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/util.h"
 #include "compiler/schedule/json.h"
@@ -274,6 +275,26 @@ class Assembler {
     return layer;
   }
 
+  /// A layer for each operation, or for each line of one that is a kernel.
+  void add_layers(const npu::Graph& graph, const npu::Program& compiled, program::NpuProgram& target) {
+    std::vector<uint32_t> number(compiled.layers.size(), program::kNoLayer);
+    size_t line = graph.operations.size();
+    const auto add = [&](size_t layer, const npu::Operation& operation) {
+      number[layer] = static_cast<uint32_t>(target.layers.size());
+      target.layers.push_back(npu_layer(compiled.layers[layer], operation.nodes));
+    };
+    for (size_t i = 0; i < graph.operations.size(); ++i) {
+      const auto* kernel = std::get_if<npu::Kernel>(&graph.operations[i].what);
+      if (kernel == nullptr) add(i, graph.operations[i]);
+      for (size_t k = 0; kernel != nullptr && k < kernel->lines.size(); ++k, ++line) {
+        add(line, graph.operations[i]);
+        target.layers.back().schedule_json.clear();
+      }
+    }
+    for (uint32_t& layer : target.layer_of_instruction)
+      if (layer < number.size()) layer = number[layer];
+  }
+
   program::DeviceTensor device_tensor(const npu::Graph& graph, const npu::Program& compiled,
                                       const npu::Binding& binding, bool input) {
     const npu::Tensor& t = graph.tensors[static_cast<size_t>(binding.tensor)];
@@ -319,8 +340,7 @@ class Assembler {
     target.arena_bytes = compiled.arena_bytes;
     for (const int64_t pitch : compiled.slides) target.slides.push_back({pitch});
     artifact_.totals.unshared_bytes += compiled.unshared_bytes;
-    for (size_t i = 0; i < compiled.layers.size(); ++i)
-      target.layers.push_back(npu_layer(compiled.layers[i], graph.operations[i].nodes));
+    add_layers(graph, compiled, target);
     count_nodes(graph.free_nodes);
     program::NpuStep step;
     step.program = static_cast<int64_t>(artifact_.npu_programs.size());
@@ -335,19 +355,11 @@ class Assembler {
 
   program::NpuStep embedded_step(NodeOp op) {
     const ops::Node node = nn::to_node(op);
-    const ops::Tensor* held = node.get_tensor("artifact");
-    program::Artifact kernel;
-    try {
-      kernel = program::parse({reinterpret_cast<const uint8_t*>(held->data()), static_cast<size_t>(held->bytes())});
-    } catch (const Error& error) {
-      node.fail(error.code(), error.what());
-    }
+    const program::Artifact kernel = kernels_of(node).front();
     if (!(kernel.config == artifact_.config))
       node.fail(ErrorCode::kInvalidArgument, "the kernel was built for " + kernel.config.name +
                                                  ", and the model is compiled for " + artifact_.config.name +
                                                  "; embed it again with --config " + artifact_.config.name);
-    if (kernel.npu_programs.size() != 1 || kernel.plans.size() != 1 || kernel.plans[0].steps.size() != 1)
-      node.fail(ErrorCode::kInvalidModel, "its artifact is no kernel");
     program::NpuStep step = std::get<program::NpuStep>(kernel.plans[0].steps[0]);
     program::NpuProgram target = kernel.npu_programs[0];
     target.constant_offset = align64(artifact_.device_constants.size());

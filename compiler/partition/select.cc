@@ -117,7 +117,10 @@ class Selector {
       if (!element_of(v)) return;
     for (mlir::Value v : found->operands) found->op.operands.push_back(id_of(v));
     for (mlir::Value v : root.getOutputs()) found->op.results.push_back(id_of(v));
-    if (ability_ ? !ability_(found->op, values_) : std::holds_alternative<graph::Rows>(found->op.what)) return;
+    if (ability_ ? !ability_(found->op, values_)
+                 : std::holds_alternative<graph::Rows>(found->op.what) ||
+                       std::holds_alternative<graph::Kernel>(found->op.what))
+      return;
     found->op.nodes = covered_nodes(found->covered);
     claims_.emplace(op.getOperation(), std::move(*found));
   }
@@ -457,7 +460,8 @@ std::vector<size_t> graphs_in_order(const Selection& selection) {
 }
 
 Ability ability_of(const isa::MachineConfig& config) {
-  return [config](const graph::Operation& operation, const graph::ValueGraph& values) {
+  return [config, machine = isa::to_toml(config)](const graph::Operation& operation, const graph::ValueGraph& values) {
+    if (const auto* kernel = std::get_if<graph::Kernel>(&operation.what)) return kernel->machine == machine;
     const auto* rows = std::get_if<graph::Rows>(&operation.what);
     if (rows == nullptr) return true;
     const graph::Extents& shape = values.value(operation.results[0]).shape;

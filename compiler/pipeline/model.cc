@@ -135,9 +135,12 @@ void show_program(const SnapshotObserver& observer, const npu::Graph& graph, con
   observer({graph.name + ".schedules", "txt", [&](bool) { return npu::schedules_to_text(graph, program); }});
   observer({graph.name + ".schedules", "json", [&](bool) {
               std::string text = "{";
-              for (const npu::LayerInfo& layer : program.layers)
-                text += (text.size() > 1 ? ",\n " : "\n ") + text::quote(layer.name) + ": " +
-                        schedule::to_json(layer.schedule);
+              for (size_t i = 0; i < graph.operations.size(); ++i) {
+                const npu::LayerInfo& layer = program.layers[i];
+                if (!std::holds_alternative<npu::Kernel>(graph.operations[i].what))
+                  text += (text.size() > 1 ? ",\n " : "\n ") + text::quote(layer.name) + ": " +
+                          schedule::to_json(layer.schedule);
+              }
               return text + "\n}\n";
             }});
   observer({graph.name + ".instructions", "asm", [&](bool) {

@@ -18,21 +18,24 @@ namespace {
 
 using program::DeviceTensor;
 
-/// Axes in front of the last one are merged: to columns where they fit, else to rows and columns.
+/// The fastest axes are channels, columns and rows, all in front of them images.
 DeviceTensor device_tensor(const Argument& argument, int64_t value, bool input) {
   const int64_t bytes = program::dtype_bits(argument.dtype) / 8;
   DeviceTensor d;
   d.value = value;
   d.offset = argument.offset;
   d.dtype = argument.dtype;
-  for (size_t i = 0; i < argument.shape.size(); ++i) {
-    const bool last = i + 1 == argument.shape.size();
-    d.axes.push_back(last ? 3 : 2);
-    (last ? d.c : d.w) *= argument.shape[i];
+  const size_t rank = argument.shape.size();
+  int64_t* const extents[] = {&d.n, &d.h, &d.w, &d.c};
+  d.axes.resize(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    const auto axis = static_cast<size_t>(argument.order[i]);
+    d.axes[axis] = std::max<int64_t>(3 - static_cast<int64_t>(rank - 1 - i), 0);
+    *extents[d.axes[axis]] *= argument.shape[axis];
   }
   d.pixel_pitch = argument.padded * bytes;
   d.row_pitch = d.w * d.pixel_pitch;
-  d.image_pitch = d.row_pitch;
+  d.image_pitch = d.h * d.row_pitch;
   d.padded_c = input ? argument.padded : d.c;
   d.border_value = input ? argument.fill : 0;
   return d;

@@ -27,12 +27,13 @@ struct Statement {
   std::string assembly;  // one instruction a line
 };
 
-/// A tensor of DRAM that is an input or an output, dense but for the pitch of its last axis.
+/// A tensor of DRAM that is an input or an output, dense but for the pitch of its fastest axis.
 struct Argument {
   std::string name;
   program::DType dtype = program::DType::kInt8;
   std::vector<int64_t> shape;
-  int64_t padded = 1;   // elements from a row of the last axis to the next; the runtime fills those beyond the axis
+  std::vector<int64_t> order;  // its axes in memory, slowest first; all in front of the last three as they stand
+  int64_t padded = 1;   // elements from a row of the fastest axis to the next; the runtime fills those beyond the axis
   uint8_t fill = 0;     // with this byte
   uint64_t offset = 0;  // in the arena, multiple of 64
 };

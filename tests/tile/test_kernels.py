@@ -214,6 +214,12 @@ def test_errors_name_the_line_and_the_way_out():
     refused(overlapping, "lie upon each other")
     refused(["k.depthwise_weights(k.scratch('int8', (7, 16)))"], "7 taps; an entry of npu64 holds 6")
     refused(["k.table([0] * 3)"], "256 integers")
+    with pytest.raises(tile.KernelError, match="'factor' has a default .* behind a .: def late.k, ..., ., factor=2."):
+
+        @tile.kernel
+        def late(k, x, factor=2):
+            return k.output("int8", x.shape)
+
     with pytest.raises(tile.KernelError, match="takes x; 2 are given"):
         tile.kernel(lambda k, x: None).build(np.zeros((1, 1), np.int8), np.zeros((1, 1), np.int8))
 

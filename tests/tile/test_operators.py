@@ -443,3 +443,17 @@ def test_errors_of_models_name_the_node(registered):
     tile.register("my.lab::Swish", dense)
     with pytest.raises(tile.KernelError, match="node 'act' .* 'dense' has no parameter 'output_scale'"):
         tile.embed(network([node, behind], ["sq"]), "npu64")
+
+
+def test_a_loop_may_be_bound_twice():
+    """The largest and the next largest of each row: the inner max over c has a loop of its own."""
+
+    @tile.operator
+    def largest(n, x):
+        i, c = n.axes(x.shape[0]), n.reduce_axes(x.shape[1])
+        best = n.max(x[i, c], over=c)
+        return n.compute("int8", i, best), n.compute("int8", i, n.max(n.where(x[i, c] < best, x[i, c], -128), over=c))
+
+    x = np.stack([np.random.default_rng(row).permutation(20) for row in range(5)]).astype(np.int8)
+    for found in (largest.meaning(x), largest.build(x, config="npu64", host=True).session("fsim").run(None, {"x": x})):
+        np.testing.assert_array_equal(found, [[19] * 5, [18] * 5])

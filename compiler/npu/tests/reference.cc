@@ -207,6 +207,8 @@ class Interpreter {
   }
 
   /// By the processor's floating point, for tables as models have them.
+  static void run(const Kernel&) { throw Error(ErrorCode::kUnsupported, "a kernel has no plain meaning"); }
+
   void run(const Rows& op) {
     const Tensor& out = tensor(op.output);
     const auto length = static_cast<size_t>(out.c);

@@ -15,7 +15,7 @@ from . import errors, nests, transfers
 from .errors import refuse
 from .events import Events
 from .index import Axis
-from .tensors import ARENA, CONSTANTS, Tensor, as_view
+from .tensors import ARENA, CONSTANTS, LAYOUTS, Tensor, as_view, order_of
 from .tiles import Reference, Tile, as_box
 
 TYPES = {name: np.dtype(name) for name in ("int8", "uint8", "int32")}
@@ -77,21 +77,25 @@ class Builder(Events):
 
     # --- DRAM
 
-    def _place(self, name, dtype, shape, fill=0):
+    def _place(self, name, dtype, shape, fill=0, layout=None):
         dtype = type_of(dtype)
+        if layout not in (None, *LAYOUTS):
+            refuse(f"tensor '{name}': a layout is one of {', '.join(LAYOUTS)}, not {layout!r}")
         shape = tuple(int(extent) for extent in shape)
         if not shape or min(shape) < 1:
             refuse(f"tensor '{name}' has shape {shape}; a kernel's tensors have at least one axis and one element")
-        padded = aligned(shape[-1], max(self.machine.block_in, self.machine.block_out))
-        tensor = Tensor(name, dtype, shape, padded, int(fill) & 255, ARENA, self.arena)
+        row = shape[order_of(layout, len(shape))[-1]]
+        padded = aligned(row, max(self.machine.block_in, self.machine.block_out)) if layout is None else row
+        tensor = Tensor(name, dtype, shape, padded, int(fill) & 255, ARENA, self.arena, layout or "rows")
         self.arena = aligned(self.arena + tensor.bytes, 64)
         self.tensors.append(tensor)
         return tensor
 
-    def output(self, dtype, shape, name=None):
-        """A tensor of DRAM that the kernel writes and returns."""
+    def output(self, dtype, shape, name=None, layout=None):
+        """A tensor of DRAM that the kernel writes and returns. layout: how its elements lie, without gaps: "rows" or
+        "channels_last"; default: in rows, each filled up to whole blocks."""
         count = sum(isinstance(one, Output) for one in self.tensors)
-        tensor = self._place(name or f"output{count}", dtype, shape)
+        tensor = self._place(name or f"output{count}", dtype, shape, 0, layout)
         tensor.__class__ = Output
         return tensor
 
@@ -102,7 +106,9 @@ class Builder(Events):
     def constant(self, array, name="constant"):
         """An array that is part of the program, as a tensor of DRAM."""
         array = np.asarray(array)
-        dtype = type_of(array.dtype)
+        if array.dtype.name not in TYPES:
+            refuse(f"a constant has int8, uint8 or int32, not {array.dtype.name}: constant(array.astype('int8'))")
+        dtype = TYPES[array.dtype.name]
         if array.ndim == 0 or array.size == 0:
             refuse("a constant has at least one axis and one element")
         padded = aligned(array.shape[-1], max(self.machine.block_in, self.machine.block_out))

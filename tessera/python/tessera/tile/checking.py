@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from .errors import DoesNotFit, KernelError
-from .kernel import Spec
+from .kernel import Kernel, Spec
 
 EXTREMES = 0.25  # of the cases have no values but the largest and the smallest
 
@@ -44,8 +44,9 @@ def check(kernel, draw=None, *, cases=100, config="npu256", devices=None, seed=0
 
     draw(rng) gives the tensors of a case, Specs or arrays, and behind them a dict of parameters where there are any;
     default: what @kernel.cases decorates. devices: {device: cases}; default: the functional simulator for all, SystemC
-    for a tenth of them, the RTL for a hundredth (at least one case each). Returns an Outcome. Errors: KernelError
-    names the case, its seed and the first element that differs, or the line that races or reads what nobody wrote."""
+    for a tenth of them, the RTL for a hundredth (at least one case each). Cases take the layouts that a kernel names in
+    turn. Returns an Outcome. Errors: KernelError names the case, its seed and the first element that differs, or the
+    line that races or reads what nobody wrote."""
     draw = draw or kernel.draw
     if kernel.meaning is None or draw is None:
         missing = "reference" if kernel.meaning is None else "cases"
@@ -62,7 +63,8 @@ def check(kernel, draw=None, *, cases=100, config="npu256", devices=None, seed=0
         parameters = drawn.pop() if isinstance(drawn[-1], dict) else {}
         label = f"kernel '{kernel.__name__}', case {number} of seed {seed}"
         try:
-            program = kernel.build(*drawn, config=config, **parameters)
+            forms = kernel.forms(drawn) if isinstance(kernel, Kernel) and len(drawn) == len(kernel.inputs) else [drawn]
+            program = kernel.build(*forms[number % len(forms)], config=config, **parameters)
         except DoesNotFit as error:
             outcome.refused[str(error)] = outcome.refused.get(str(error), 0) + 1
             continue

@@ -24,13 +24,18 @@ TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int32": TensorPr
 NAMES = {number: name for name, number in TYPES.items()}
 
 
+def bodies_of(graph):
+    """The graphs inside of its nodes."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
 def graphs_of(graph):
     """A graph and those inside of its nodes."""
     yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for one in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                yield from graphs_of(one)
+    for body in bodies_of(graph):
+        yield from graphs_of(body)
 
 
 def loaded(model):
@@ -40,10 +45,32 @@ def loaded(model):
     return onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
 
 
+def is_registered(node):
+    return (node.domain, node.op_type) in registered
+
+
 def count(model):
-    """Nodes of a model that are registered."""
-    nodes = (node for graph in graphs_of(loaded(model).graph) for node in graph.node)
-    return sum((node.domain, node.op_type) in registered for node in nodes)
+    """Nodes of a model that are registered, also in bodies and in its functions."""
+    model = loaded(model)
+    return sum(is_registered(node) for holder in holders_of(model) for node in holder.node)
+
+
+def holders_of(model):
+    """All that has nodes."""
+    yield from graphs_of(model.graph)
+    for function in model.functions:
+        yield from graphs_of(function)
+
+
+def without_functions(model):
+    """The model with its functions in the place of their calls, where one of them has a registered node."""
+    if not any(is_registered(node) for function in model.functions for one in graphs_of(function) for node in one.node):
+        return model
+    try:
+        from onnx import inliner
+    except ImportError:
+        raise KernelError("a function of the model calls a kernel, which needs onnx 1.15 or newer") from None
+    return inliner.inline_local_functions(model)
 
 
 def with_shapes(model, shapes):
@@ -57,17 +84,48 @@ def with_shapes(model, shapes):
             dims.add().dim_value = int(extent)
 
 
-def known_types(model):
-    """{value: (element type, shape)} of what shape inference finds whole."""
-    inferred = shape_inference.infer_shapes(model, data_prop=True)
+def types_in(graph):
+    """{value: (element type, shape)} of one graph, as far as they are written down whole."""
     found = {}
-    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+    for value in (*graph.input, *graph.value_info, *graph.output):
         tensor = value.type.tensor_type
         dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
         if tensor.elem_type and tensor.HasField("shape") and None not in dims:
             found[value.name] = (tensor.elem_type, tuple(dims))
-    for tensor in inferred.graph.initializer:
+    for tensor in graph.initializer:
         found[tensor.name] = (tensor.data_type, tuple(tensor.dims))
+    return found
+
+
+def carry(graph, outer):
+    """Gives values that a Loop carries the type and the shape that they begin with; whether one had none. They have it
+    in every iteration, or the compiler refuses the kernel that was built for it."""
+    types, changed = outer | types_in(graph), False
+    for node in graph.node:
+        for body in [one.g for one in node.attribute if one.HasField("g")]:
+            for value, name in zip(body.input[2:], node.input[2:], strict=False) if node.op_type == "Loop" else ():
+                if name in types and value.name not in types_in(body):
+                    value.CopyFrom(helper.make_tensor_value_info(value.name, *types[name]))
+                    changed = True
+            changed = carry(body, types) or changed
+    return changed
+
+
+def known_types(model):
+    """What shape inference finds whole: {value: (element type, shape)} for each of graphs_of(model.graph), with what
+    the graphs around it have."""
+    inferred = shape_inference.infer_shapes(model, data_prop=True)
+    while carry(inferred.graph, {}):
+        inferred = shape_inference.infer_shapes(inferred, data_prop=True)
+    found = []
+
+    def visit(graph, outer):
+        found.append(outer | types_in(graph))
+        types = found[-1]
+        for body in bodies_of(graph):
+            visit(body, types)
+
+    visit(inferred.graph, {})
     return found
 
 
@@ -88,8 +146,8 @@ def attributes_of(node):
     return found
 
 
-def program_of(node, entry, types, constants, config):
-    """The Program of a node's kernel."""
+def programs_of(node, entry, types, constants, config):
+    """The Programs of a node's kernel: one, or one for each of the layouts that the kernel names and that fit."""
     label = f"node '{node.name}' ({node.domain}::{node.op_type})"
     attributes = attributes_of(node)
     unknown = set(attributes) - set(entry.kernel.parameters)
@@ -111,14 +169,35 @@ def program_of(node, entry, types, constants, config):
                 "int32, or float between DequantizeLinear and QuantizeLinear"
             )
         specs.append(Spec(NAMES[kind], shape))
+    parameters = entry.parameters | attributes
     try:
-        host = {"host": True} if isinstance(entry.kernel, Operator) else {}
-        program = entry.kernel.build(*specs, config=config, **host, **entry.parameters, **attributes)
+        if isinstance(entry.kernel, Operator):
+            programs = [entry.kernel.build(*specs, config=config, host=True, **parameters)]
+        else:
+            programs = built_in_forms(entry.kernel, specs, config, parameters)
     except KernelError as error:
         raise type(error)(f"{label}: {error}") from None
-    if len(program.outputs) != len(node.output):
-        raise KernelError(f"{label}: the kernel gives {len(program.outputs)} outputs, the node has {len(node.output)}")
-    return program
+    for program in programs:
+        if len(program.outputs) != len(node.output):
+            raise KernelError(
+                f"{label}: the kernel gives {len(program.outputs)} outputs, the node has {len(node.output)}"
+            )
+    return programs
+
+
+def built_in_forms(kernel, specs, config, parameters):
+    """A Program for each way in which the tensors may lie. Errors: those of the first one where none fits."""
+    if len(specs) != len(kernel.inputs):
+        return [kernel.build(*specs, config=config, **parameters)]  # says what is missing
+    programs, refused = [], []
+    for form in kernel.forms(specs):
+        try:
+            programs.append(kernel.build(*form, config=config, **parameters))
+        except DoesNotFit as error:
+            refused.append(error)
+    if not programs:
+        raise refused[0]
+    return programs
 
 
 # --- between DequantizeLinear and QuantizeLinear
@@ -127,13 +206,13 @@ def program_of(node, entry, types, constants, config):
 class Quantised:
     """Takes nodes whose inputs are dequantised integers and whose results are quantised to these integers."""
 
-    def __init__(self, graph, types):
-        self.graph, self.types, self.constants = graph, types, constants_of(graph)
-        self.makers = {name: node for node in graph.node for name in node.output if name}
-        self.results = {value.name for value in graph.output}
+    def __init__(self, scope):
+        self.graph, self.types, self.constants = scope.graph, scope.types, scope.constants
+        self.makers = {name: node for graph in scope.around for node in graph.node for name in node.output if name}
+        self.results = {value.name for graph in graphs_of(scope.graph) for value in graph.output}
 
     def readers(self, name):
-        return [node for node in self.graph.node if name in node.input]
+        return [node for graph in graphs_of(self.graph) for node in graph.node if name in node.input]
 
     def parameters(self, node):
         """(scale, zero point, type) of a DequantizeLinear or a QuantizeLinear of one scale; else None."""
@@ -167,7 +246,8 @@ class Quantised:
             node.input[place] = maker.input[0]
         for place, name in enumerate(node.output):
             readers = self.readers(name)
-            own = self.parameters(readers[0]) if len(readers) == 1 and readers[0].op_type == "QuantizeLinear" else None
+            alone = len(readers) == 1 and readers[0].op_type == "QuantizeLinear" and readers[0] in self.graph.node
+            own = self.parameters(readers[0]) if alone else None
             if own is None or name in self.results:
                 raise KernelError(
                     f"{label}: its result '{name}' is read by something else than one QuantizeLinear with one scale; "
@@ -205,14 +285,15 @@ def function_of(node, program, number):
     return helper.make_node(name, given, list(node.output), name=label, domain=FUNCTIONS), function
 
 
-def held_by(node, program):
-    """The node that holds a program."""
+def held_by(node, programs):
+    """The node that holds a kernel: the compiler takes the program whose layouts suit the neighbours."""
+    program, artifacts = programs[0], [one.artifact for one in programs]
     listed = lambda side, tensors: {
         f"{side}_types": [TYPES[one.dtype.name] for one in tensors],
         f"{side}_ranks": [len(one.shape) for one in tensors],
         f"{side}_extents": [extent for one in tensors for extent in one.shape],
     }
-    artifact = numpy_helper.from_array(np.frombuffer(program.artifact, np.uint8), "artifact")
+    artifact = numpy_helper.from_array(np.frombuffer(b"".join(artifacts), np.uint8), "artifact")
     return helper.make_node(
         OPERATOR,
         list(node.input),
@@ -220,6 +301,8 @@ def held_by(node, program):
         name=node.name or node.output[0],
         domain=DOMAIN,
         artifact=artifact,
+        artifact_bytes=[len(one) for one in artifacts],
+        alone=int(any(one.by_hand for one in programs)),
         **listed("input", program.inputs),
         **listed("output", program.outputs),
     )
@@ -227,9 +310,24 @@ def held_by(node, program):
 
 def without_unread(graph):
     """Removes DequantizeLinear that nothing reads any more."""
-    read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-    for node in [one for one in graph.node if one.op_type == "DequantizeLinear" and one.output[0] not in read]:
-        graph.node.remove(node)
+    read = {name for one in graphs_of(graph) for node in one.node for name in node.input}
+    read |= {value.name for one in graphs_of(graph) for value in one.output}
+    for one in graphs_of(graph):
+        for node in [n for n in one.node if n.op_type == "DequantizeLinear" and n.output[0] not in read]:
+            one.node.remove(node)
+
+
+class Scope:
+    """A graph of a model, the main one or a body. types, constants: of what its nodes can read. around: the graphs
+    whose values these are, the outermost first."""
+
+    def __init__(self, graph, types, around, constants):
+        self.graph, self.types, self.around = graph, types, (*around, graph)
+        self.constants = constants | constants_of(graph)
+
+    def knows(self, node):
+        """Whether the types of all that a node reads are known."""
+        return all(name in self.types for name in node.input)
 
 
 class Embedder:
@@ -237,54 +335,67 @@ class Embedder:
 
     def __init__(self, model, config, shapes):
         self.model, self.config = onnx.ModelProto(), config
-        self.model.CopyFrom(loaded(model))
-        self.graph = self.model.graph
+        self.model.CopyFrom(without_functions(loaded(model)))
         self.count = 0
         with_shapes(self.model, shapes or {})
 
     def run(self):
-        for graph in list(graphs_of(self.graph))[1:]:
-            for node in graph.node:
-                if (node.domain, node.op_type) in registered:
-                    raise KernelError(
-                        f"node '{node.name}' ({node.op_type}) is in the body of another; kernels stand outside"
-                    )
         for replacement in replacements:
             self.replace(replacement)
-        while node := next((one for one in self.graph.node if (one.domain, one.op_type) in registered), None):
+        before = self.count
+        while places := [(s, n) for s in self.scopes() for n in s.graph.node if is_registered(n)]:
+            scope, node = next((one for one in places if one[0].knows(one[1])), places[0])
             entry = registered[node.domain, node.op_type]
-            more = Quantised(self.graph, known_types(self.model)).take(node, entry)
-            self.put(node, Registered(entry.kernel, entry.parameters | more))
-        without_unread(self.graph)
+            more = Quantised(scope).take(node, entry)
+            self.put(scope, node, Registered(entry.kernel, entry.parameters | more))
+        for replacement in replacements if self.count > before else ():
+            self.replace(replacement)  # shapes behind kernels are known now
+        without_unread(self.model.graph)
         return self.model
 
-    def built(self, node, entry):
-        return program_of(node, entry, known_types(self.model), constants_of(self.graph), self.config)
+    def scopes(self):
+        """A Scope for each graph, as types are known now."""
+        types = iter(known_types(self.model))
+        found = []
+
+        def visit(graph, around, constants):
+            scope = Scope(graph, next(types), around, constants)
+            found.append(scope)
+            for body in bodies_of(graph):
+                visit(body, scope.around, scope.constants)
+
+        visit(self.model.graph, (), {})
+        return found
+
+    def built(self, scope, node, entry):
+        return programs_of(node, entry, scope.types, scope.constants, self.config)
 
     def imports(self, domain):
         if domain not in {entry.domain for entry in self.model.opset_import}:
             self.model.opset_import.append(helper.make_opsetid(domain, 1))
 
-    def put(self, node, entry, program=None):
+    def put(self, scope, node, entry, programs=None):
         """The kernel of an entry in the place of a node."""
-        program = program or self.built(node, entry)
-        place = list(self.graph.node).index(node)
+        programs = programs or self.built(scope, node, entry)
+        program, graph = programs[0], scope.graph
+        place = list(graph.node).index(node)
         if isinstance(entry.kernel, Operator):
             made, function = function_of(node, program, self.count)
             self.model.functions.append(function)
             self.model.ir_version = max(self.model.ir_version, IR_VERSION)
             self.imports(FUNCTIONS)
         else:
-            made = held_by(node, program)
+            made = held_by(node, programs)
             self.imports(DOMAIN)
         for name, tensor in zip(node.output, program.outputs, strict=True):
-            self.tell(name, TYPES[tensor.dtype.name], tensor.shape, node)
-        self.graph.node[place].CopyFrom(made)
+            self.tell(graph, name, TYPES[tensor.dtype.name], tensor.shape, node)
+        graph.node[place].CopyFrom(made)
         self.count += 1
 
-    def tell(self, name, kind, shape, node):
+    @staticmethod
+    def tell(graph, name, kind, shape, node):
         """Writes down what a value is. Errors: where the model says something else."""
-        for value in (*self.graph.output, *self.graph.value_info):
+        for value in (*graph.output, *graph.value_info):
             if value.name == name:
                 known = value.type.tensor_type.elem_type
                 if known not in (0, kind):
@@ -292,25 +403,30 @@ class Embedder:
                         f"node '{node.name}' ({node.op_type}): its kernel gives {helper.tensor_dtype_to_string(kind)}, "
                         f"and '{name}' is {helper.tensor_dtype_to_string(known)} in the model"
                     )
+                if not value.type.tensor_type.HasField("shape"):
+                    value.CopyFrom(helper.make_tensor_value_info(name, kind, shape))
                 return
-        self.graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
+        graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
 
     def replace(self, replacement):
         """Every place of a pattern."""
         refused = set()
-        while True:
-            types, constants = known_types(self.model), constants_of(self.graph)
-            finder = Finder(self.graph, constants)
-            found = None
-            for node in self.graph.node:
-                if node.output and node.output[0] not in refused and (match := finder.at(replacement.pattern, node)):
-                    found = self.accepted(replacement, match, types, constants)
-                    if found is not None and self.stand_in(replacement, match, found):
-                        break
-                    found = None
-                    refused.add(node.output[0])
-            if found is None:
-                return
+        while any(self.replace_in(*one, replacement, refused) for one in enumerate(self.scopes())):
+            pass
+
+    def replace_in(self, number, scope, replacement, refused):
+        """One place of a graph, unless nothing is left there. refused: outputs of places that stay as they are."""
+        finder = Finder(scope.graph, scope.constants)
+        for node in scope.graph.node:
+            key = (number, node.output[0]) if node.output else None
+            if key is None or key in refused:
+                continue
+            if match := finder.at(replacement.pattern, node):
+                found = self.accepted(replacement, match, scope.types, scope.constants)
+                if found is not None and self.stand_in(scope, replacement, match, found):
+                    return True
+                refused.add(key)
+        return False
 
     @staticmethod
     def accepted(replacement, match, types, constants):
@@ -325,7 +441,7 @@ class Embedder:
                 return None
         return {} if replacement.match is None else replacement.match(**values)
 
-    def stand_in(self, replacement, match, parameters):
+    def stand_in(self, scope, replacement, match, parameters):
         """The kernel in the place of a match; False where it does not fit the machine, and the operators stay."""
         last = match.nodes[0]
         inputs = [match.bound[name] for name in replacement.kernel.inputs]
@@ -338,21 +454,22 @@ class Embedder:
         )
         entry = Registered(replacement.kernel, replacement.parameters | parameters)
         try:
-            program = self.built(node, entry)
+            programs = self.built(scope, node, entry)
         except DoesNotFit:
             return False
         self.imports(node.domain)
-        place = list(self.graph.node).index(last)
-        self.graph.node[place].CopyFrom(node)
-        for one in match.nodes[1:]:
-            self.graph.node.remove(one)
-        self.put(self.graph.node[list(self.graph.node).index(node)], entry, program)
+        place = list(scope.graph.node).index(last)
+        scope.graph.node[place].CopyFrom(node)
+        for one in {id(one): one for one in match.nodes[1:]}.values():  # a node may stand for two of the pattern
+            scope.graph.node.remove(one)
+        self.put(scope, scope.graph.node[list(scope.graph.node).index(node)], entry, programs)
         return True
 
 
 def embed(model, config="npu256", shapes=None):
-    """The model, an onnx.ModelProto, a path or bytes, with registered nodes of its main graph as kernels for a machine.
-    shapes: {input: shape} where they are dynamic. Returns a ModelProto. Errors: KernelError names the node."""
+    """The model, an onnx.ModelProto, a path or bytes, with its registered nodes, also in bodies and functions, as
+    kernels for a machine. shapes: {input: shape} where they are dynamic. Returns a ModelProto. Errors: KernelError
+    names the node."""
     return Embedder(model, config, shapes).run()
 
 

@@ -2,6 +2,7 @@
 """Scalar expressions of an operator: what one element of a result is. Each knows the line that wrote it, and the least
 and the greatest integer that it can be."""
 
+import copy
 import dataclasses
 import itertools
 
@@ -256,6 +257,31 @@ class Reduce(Expression):
 
     def __str__(self):
         return f"{self.kind}({self.body}, over={', '.join(loop.name for loop in self.over)})"
+
+
+def with_loops(expression, new):
+    """The same of other loops. new: {Loop: Loop}; what is bound inside stays."""
+    made = copy.copy(expression)
+    made.loops = [new.get(loop, loop) for loop in expression.loops]
+    if isinstance(expression, Reduce):
+        new = {loop: other for loop, other in new.items() if loop not in expression.over}
+    made.children = tuple(with_loops(child, new) for child in expression.children)
+    if isinstance(expression, Load):
+        made.positions = [one.with_loops(new) for one in expression.positions]
+    if isinstance(expression, Requantise) and isinstance(expression.scale, Expression):
+        made.scale = with_loops(expression.scale, new)
+    return made
+
+
+def bound_apart(expression, over):
+    """The expression where what goes over one of these loops inside of it has loops of its own."""
+    made = copy.copy(expression)
+    made.children = tuple(bound_apart(child, over) for child in expression.children)
+    if isinstance(made, Reduce) and set(made.over) & set(over):
+        new = {loop: dataclasses.replace(loop, name=f"{loop.name}'") for loop in made.over if loop in over}
+        made.children = tuple(with_loops(child, new) for child in made.children)
+        made.over = tuple(new.get(loop, loop) for loop in made.over)
+    return made
 
 
 def as_expression(value):

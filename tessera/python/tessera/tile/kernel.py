@@ -18,16 +18,18 @@ from .builder import Builder, Output
 from .events import Placed
 from .interpreter import Interpreter, Memory
 from .machine import machine as machine_of
-from .tensors import ARENA, CONSTANTS
+from .tensors import ARENA, CONSTANTS, LAYOUTS, order_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """A tensor that a kernel takes: dtype "int8", "uint8" or "int32", its shape, and the byte that fills its rows."""
+    """A tensor that a kernel takes: dtype "int8", "uint8" or "int32", its shape, and the byte that fills its rows.
+    layout: "rows" or "channels_last", without gaps; default: the first one that the kernel names."""
 
     dtype: str
     shape: tuple
     fill: int = 0
+    layout: str | None = None
 
 
 def spec_of(value):
@@ -59,6 +61,13 @@ class Described:
                 f"{type(self).__name__.lower()} '{function.__name__}': its parameters are a {self.FIRST}, tensors and "
                 "keywords"
             )
+        for one in parameters[1:]:
+            if one.kind is one.POSITIONAL_OR_KEYWORD and one.default not in (one.empty, None):
+                raise errors.KernelError(
+                    f"{type(self).__name__.lower()} '{function.__name__}': '{one.name}' has a default and stands among "
+                    "the tensors; numbers are keywords, behind a *: "
+                    f"def {function.__name__}({parameters[0].name}, ..., *, {one.name}={one.default!r})"
+                )
         self.inputs = [one.name for one in parameters[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
         self.parameters = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
         self.meaning = self.draw = None
@@ -80,9 +89,35 @@ class Kernel(Described):
     """What @kernel makes of a function. Positional parameters behind the builder are tensors in DRAM, keyword-only ones
     are numbers such as sizes of tiles. The function returns what output() gave it.
 
-    kernel(x, y, config="npu256", rows=8) runs it on arrays and returns arrays; build() gives the program."""
+    kernel(x, y, config="npu256", rows=8) runs it on arrays and returns arrays; build() gives the program.
+
+    layouts: how its tensors may lie, best first. Each is "rows" or "channels_last" for all tensors, or a dict
+    {tensor: layout}. Empty: in rows that are filled up to whole blocks."""
 
     FIRST = "builder"
+
+    def __init__(self, function, layouts=()):
+        super().__init__(function)
+        layouts = [layouts] if isinstance(layouts, str | dict) else list(layouts)
+        self.layouts = [one if isinstance(one, dict) else dict.fromkeys(self.inputs, one) for one in layouts]
+        for one in self.layouts:
+            for name, layout in one.items():
+                if name not in self.inputs or layout not in LAYOUTS:
+                    raise errors.KernelError(
+                        f"kernel '{self.__name__}' has no layout {layout!r} of '{name}'; layouts are "
+                        f"{' and '.join(LAYOUTS)}, and its tensors {', '.join(self.inputs)}"
+                    )
+
+    def forms(self, specs):
+        """The Specs with each of the layouts that the kernel names, those that are the same once."""
+        found = {}
+        for form in self.layouts or [{}]:
+            laid = [
+                dataclasses.replace(spec, layout=spec.layout or form.get(name, "rows" if self.layouts else None))
+                for name, spec in zip(self.inputs, map(spec_of, specs), strict=True)
+            ]
+            found.setdefault(tuple(spec.layout and order_of(spec.layout, len(spec.shape)) for spec in laid), laid)
+        return list(found.values())
 
     def build(self, *tensors, config="npu256", **parameters):
         """The Program for tensors of these shapes: arrays or Specs. Errors: KernelError."""
@@ -93,9 +128,9 @@ class Kernel(Described):
         if unknown:
             raise errors.KernelError(f"kernel '{name}' has no parameter '{min(unknown)}'")
         builder = Builder(machine_of(config))
-        specs = [spec_of(one) for one in tensors]
+        specs = self.forms(tensors)[0]
         given = [
-            builder._place(label, spec.dtype, spec.shape, spec.fill)
+            builder._place(label, spec.dtype, spec.shape, spec.fill, spec.layout)
             for label, spec in zip(self.inputs, specs, strict=True)
         ]
         found = self.function(builder, *given, **parameters)
@@ -125,9 +160,9 @@ class Kernel(Described):
         return results[0] if len(results) == 1 else results
 
 
-def kernel(function):
-    """Decorator: a function of a builder and tensors becomes a Kernel."""
-    return Kernel(function)
+def kernel(function=None, *, layouts=()):
+    """Decorator: a function of a builder and tensors becomes a Kernel. layouts: how its tensors may lie (Kernel)."""
+    return Kernel(function, layouts) if function is not None else functools.partial(Kernel, layouts=layouts)
 
 
 class Program:
@@ -148,6 +183,11 @@ class Program:
         if self._artifact is None:
             self._artifact = self._link()
         return self._artifact
+
+    @property
+    def by_hand(self):
+        """Whether the kernel places its own waits."""
+        return self._placed.pairs is not None
 
     @property
     def needless_waits(self):
@@ -186,7 +226,7 @@ class Program:
                 lines[number][1] += f" + {one.what}"
             rows.append((number, "\n".join(instruction.assembly() for instruction in one.instructions)))
         self._tell_apart(lines, list(numbers))
-        argument = lambda t: (t.name, t.dtype.name, list(t.shape), t.padded, t.fill, t.offset)
+        argument = lambda t: (t.name, t.dtype.name, list(t.shape), t.padded, t.fill, t.offset, list(t.order))
         try:
             artifact, needless = _tessera.link_kernel(
                 self.name,
@@ -220,9 +260,9 @@ class Program:
         dram[CONSTANTS].bytes[:] = np.frombuffer(self._constants, np.uint8)
         dram[CONSTANTS].written[:] = True
         for tensor, array in zip(self.inputs, arrays, strict=True):
-            rows = np.full((array.size // array.shape[-1], tensor.padded), 0, tensor.dtype)
+            rows = np.full((array.size // tensor.row, tensor.padded), 0, tensor.dtype)
             rows.view(np.uint8)[...] = tensor.fill
-            rows[:, : array.shape[-1]] = array.reshape(rows.shape[0], -1)
+            rows[:, : tensor.row] = array.transpose(tensor.order).reshape(rows.shape[0], -1)
             span = slice(tensor.offset, tensor.offset + tensor.bytes)
             dram[ARENA].bytes[span] = rows.view(np.uint8).ravel()
             dram[ARENA].written[span] = True
@@ -234,14 +274,15 @@ class Program:
             memory = interpreter.dram[ARENA]
             span = slice(tensor.offset, tensor.offset + tensor.bytes)
             shape = (-1, tensor.padded)
-            written = memory.written[span].reshape(-1, tensor.padded, tensor.dtype.itemsize)[:, : tensor.shape[-1]]
+            written = memory.written[span].reshape(-1, tensor.padded, tensor.dtype.itemsize)[:, : tensor.row]
             if not written.all():
                 missing = int((~written).any(-1).sum())
                 raise errors.KernelError(
                     f"kernel '{self.name}': {missing:,} elements of '{tensor.name}' are never stored"
                 )
-            rows = memory.bytes[span].view(tensor.dtype).reshape(shape)[:, : tensor.shape[-1]]
-            found.append(rows.reshape(tensor.shape).copy())
+            rows = memory.bytes[span].view(tensor.dtype).reshape(shape)[:, : tensor.row]
+            laid = rows.reshape([tensor.shape[axis] for axis in tensor.order])
+            found.append(laid.transpose(np.argsort(tensor.order)).copy())
         return found
 
     def check(self):

@@ -88,6 +88,10 @@ class Position(Positioned):
     def loops(self):
         return list(self.terms)
 
+    def with_loops(self, new):
+        """The same of other loops, of the same extents: {Loop: Loop}."""
+        return dataclasses.replace(self, terms={new.get(loop, loop): one for loop, one in self.terms.items()})
+
     def values(self):
         """Over all iterations of its loops, an axis for each."""
         if self.table is not None:

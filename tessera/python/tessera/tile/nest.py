@@ -20,7 +20,9 @@ from .expressions import (
     Source,
     as_expression,
     binary,
+    bound_apart,
     fits,
+    walk,
 )
 from .loops import Loop, integer_of
 
@@ -110,7 +112,10 @@ class Nest:
         over = (over,) if isinstance(over, Loop) else tuple(over)
         if not over or not all(isinstance(loop, Loop) and loop.reduced for loop in over):
             refuse(f"{kind}(..., over=...) names loops of reduce_axes()")
-        return Reduce(kind, as_expression(body), over)
+        body = as_expression(body)
+        if any(isinstance(one, Reduce) and set(one.over) & set(over) for one in walk(body)):
+            body = bound_apart(body, over)
+        return Reduce(kind, body, over)
 
     def maximum(self, one, other):
         return binary("max", one, other)

@@ -69,10 +69,18 @@ class Finder:
         self.graph, self.constants = graph, constants
         self.makers = {name: node for node in graph.node for name in node.output if name}
         self.readers = {}
+        self.results = set()
+        self.note(graph)
+
+    def note(self, graph):
+        """What reads a value: nodes, and results, also those of bodies."""
+        self.results |= {value.name for value in graph.output}
         for node in graph.node:
             for name in node.input:
                 self.readers.setdefault(name, []).append(node)
-        self.results = {value.name for value in graph.output}
+            for attribute in node.attribute:
+                for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                    self.note(body)
 
     def at(self, found, node):
         """The Match of a Pattern whose last operator is this node, or None."""

@@ -81,9 +81,9 @@ def embedding():
 
 
 def embed(model, config="npu256", shapes=None):
-    """The model, an onnx.ModelProto, a path or bytes, with registered nodes of its main graph as kernels for a machine:
-    any interface compiles and runs it then. shapes: {input: shape} where they are dynamic. Returns an onnx.ModelProto.
-    Errors: KernelError names the node."""
+    """The model, an onnx.ModelProto, a path or bytes, with its registered nodes, also in bodies and functions, as
+    kernels: any interface compiles and runs it then. shapes: {input: shape} where they are dynamic. Returns an
+    onnx.ModelProto. Errors: KernelError names the node."""
     return embedding().embed(model, config, shapes)
 
 

@@ -9,11 +9,20 @@ import numpy as np
 from .errors import refuse
 
 CONSTANTS, ARENA = 0, 1  # base registers
+LAYOUTS = ("rows", "channels_last")
+
+
+def order_of(layout, rank):
+    """The axes of a tensor of so many from slowest to fastest: n, spatial axes, c, as the NPU has images, where axes
+    are n, c, spatial ones."""
+    order = tuple(range(rank))
+    return (0, *order[2:], 1) if layout == "channels_last" and rank > 2 else order
 
 
 @dataclasses.dataclass(eq=False)
 class Tensor:
-    """A tensor in DRAM, row-major, whose last axis is padded to `padded` elements that hold `fill`."""
+    """A tensor in DRAM, row-major or in the order of its layout, whose fastest axis is padded to `padded` elements that
+    hold `fill`."""
 
     name: str
     dtype: np.dtype
@@ -22,21 +31,33 @@ class Tensor:
     fill: int = 0
     base: int = ARENA
     offset: int = 0  # bytes from the base register
+    layout: str = "rows"  # or "channels_last"
+
+    @property
+    def order(self):
+        """Its axes from slowest to fastest."""
+        return order_of(self.layout, len(self.shape))
+
+    @property
+    def row(self):
+        """Elements of its fastest axis."""
+        return self.shape[self.order[-1]]
 
     @property
     def bytes(self):
-        return math.prod(self.shape[:-1]) * self.padded * self.dtype.itemsize
+        return math.prod(self.shape) // self.row * self.padded * self.dtype.itemsize
 
     def view(self):
         return View(self, tuple(self.shape), self.strides(), 0, tuple((0, 0) for _ in self.shape))
 
     def strides(self):
         """Bytes from one element of each axis to the next."""
-        strides, step = [self.dtype.itemsize], self.padded * self.dtype.itemsize
-        for extent in reversed(self.shape[:-1]):
-            strides.insert(0, step)
-            step *= extent
-        return tuple(strides)
+        *outer, fastest = self.order
+        strides, step = {fastest: self.dtype.itemsize}, self.padded * self.dtype.itemsize
+        for axis in reversed(outer):
+            strides[axis] = step
+            step *= self.shape[axis]
+        return tuple(strides[axis] for axis in range(len(self.shape)))
 
     def __getitem__(self, key):
         return self.view()[key]

@@ -71,7 +71,7 @@ def pieces_of(box, view, machine):
             refuse(f"axis {axis} of '{view.tensor.name}': lanes of an entry cannot be padding; fill the tile instead")
         # Behind a tensor's last element of a row lie the bytes that fill its last entry.
         tail = view.strides[axis] == tile.dtype.itemsize and axis == len(view.shape) - 1 and reaches_end(view)
-        padded = size if not tail else min(entries * unit, size + view.tensor.padded - view.tensor.shape[-1])
+        padded = size if not tail else min(entries * unit, size + view.tensor.padded - view.tensor.row)
         choices.append(whole_and_rest(padded, unit))
     strides = tile.strides()
     for choice in itertools.product(*choices):
@@ -97,7 +97,7 @@ def reaches_end(view):
     """Whether a view's last axis ends where the tensor's rows end."""
     row = view.tensor.padded * view.dtype.itemsize
     start = view.offset % row if row else 0
-    return start + view.shape[-1] * view.dtype.itemsize == view.tensor.shape[-1] * view.dtype.itemsize
+    return start + view.shape[-1] * view.dtype.itemsize == view.tensor.row * view.dtype.itemsize
 
 
 def merged(loops, run, dram, scratchpad):
@@ -193,7 +193,7 @@ def partial(box, view, machine):
     for axis, (size, entries) in enumerate(zip(view.shape, box.sizes, strict=True)):
         unit, _ = unit_of(box.tile, axis, machine)
         tail = view.strides[axis] == box.tile.dtype.itemsize and axis == len(view.shape) - 1 and reaches_end(view)
-        have = size if not tail else size + view.tensor.padded - view.tensor.shape[-1]
+        have = size if not tail else size + view.tensor.padded - view.tensor.row
         if have < entries * unit:
             starts, sizes = list(box.starts), list(box.sizes)
             starts[axis], sizes[axis] = starts[axis] + entries - 1, 1
