@@ -166,7 +166,7 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
   }
   for (size_t u = 0; u < units.size(); ++u)
     changed[u] = (changed[u + 1] || (u > 0 && changed[u - 1])) && settle_at(units, u);
-  const Cost now = whole(between(units, 0, units.size()), plan, kAsCompiled).value();
+  const Cost now = finished(between(units, 0, units.size()), plan, kAsCompiled).value();
   if (now.cycles <= known->cycles && goal_.score(now, config_) < goal_.score(*known, config_)) return;
   for (size_t u = 0; u < units.size(); ++u) {
     Unit& unit = units[u];
