@@ -28,7 +28,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kKeptExecutables = 8;
-constexpr int64_t kLengthSteps = 2;  // of CompileOptions::length_steps, on devices that count cycles
+constexpr int64_t kLengthSteps = 2;  // of CompileOptions::length_steps, on sysc and rtl
 constexpr int64_t kLeastPast = 2;    // for which a decoder can be compiled
 
 std::string known_names(const std::vector<Port>& ports) {
@@ -185,7 +185,7 @@ struct Session::State {
       return;
     }
     take_quantised_for(given_model.bytes(), options);
-    const bool untimed = options.device == "fsim";
+    const bool untimed = options.device == "fsim", is_simulated = options.device == "sysc" || options.device == "rtl";
     source = std::move(given_model);
     config = isa::find_config(options.config);
     open_device();  // a wrong device name fails before the model is read
@@ -210,7 +210,7 @@ struct Session::State {
     const bool dynamic = std::any_of(inputs.begin(), inputs.end(), open);
     if (options.compile.effort == compiler::kAutoEffort)
       options.compile.effort = dynamic && untimed ? compiler::kTieredEffort : compiler::kBestEffort;
-    if (options.compile.length_steps < 0) options.compile.length_steps = untimed ? 0 : kLengthSteps;
+    if (options.compile.length_steps < 0) options.compile.length_steps = is_simulated ? kLengthSteps : 0;
     if (dynamic) return;
     Given given;
     for (const Port& port : inputs)

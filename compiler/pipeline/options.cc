@@ -80,7 +80,7 @@ void for_each_option(Options& o, Visit&& visit) {
   visit(
       "length_steps", "length-steps",
       "Of a session with max-length: so many programs for lengths between a power of two and the next, so that a short "
-      "past costs less; 0: one for all lengths; -1: 2 on devices that count cycles, 0 on fsim",
+      "past costs less; 0: one for all lengths; -1: 2 on sysc and rtl, 0 elsewhere",
       o.length_steps, -1, 64);
 }
 
