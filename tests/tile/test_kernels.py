@@ -13,6 +13,7 @@ import pytest
 
 import tessera
 from tessera import tile
+from tests.tile.doubling import double
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples" / "kernels"
@@ -141,12 +142,7 @@ def test_a_call_runs_and_steps_can_be_watched():
 
     @tile.kernel
     def twice(k, x):
-        y = k.output("int8", x.shape)
-        a, o = k.out(*x.shape), k.out(*x.shape)
-        k.load(a, x)
-        i, j = a.axes()
-        k.vector(o[i, j], a[i, j], second=k.second("add", a[i, j]))
-        k.store(y, o)
+        y, o = double(k, x)
         seen.append(o)
         return y
 
