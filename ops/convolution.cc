@@ -111,7 +111,7 @@ TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
     kernel.assign(static_cast<size_t>(rank - 2), -1);
   }
   const Shape input = x.ranked ? Shape(x.shape.begin() + 2, x.shape.end()) : Shape(kernel.size(), -1);
-  const Window window = sliding_window(node, input, kernel, false);
+  const Window window = sliding_window(node, input, kernel);
   Shape shape = {x.ranked ? x.shape[0] : -1, w.ranked ? w.shape[0] : -1};
   shape.insert(shape.end(), window.output.begin(), window.output.end());
   return TypeInfo::tensor(result, std::move(shape));
@@ -119,7 +119,7 @@ TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
 
 Tensor convolve(const Node& node, const Tensor& x, const Tensor& w, const Tensor* bias) {
   const Shape kernel(w.shape().begin() + 2, w.shape().end());
-  const Window window = sliding_window(node, spatial_extents(node, x.shape()), kernel, false);
+  const Window window = sliding_window(node, spatial_extents(node, x.shape()), kernel);
   Shape shape = {x.shape()[0], w.shape()[0]};
   shape.insert(shape.end(), window.output.begin(), window.output.end());
   Tensor y(x.dtype(), std::move(shape));

@@ -294,7 +294,7 @@ void evaluate_deform_conv(EvalContext& c, const std::vector<TypeInfo>& types) {
   for (size_t i = 0; i < 5; ++i)
     if (c.has(i)) in[i] = kernel::widen(c.input(i));
   const Window window = sliding_window(c.node, spatial_extents(c.node, in[0].shape()),
-                                       Shape(in[1].shape().begin() + 2, in[1].shape().end()), false);
+                                       Shape(in[1].shape().begin() + 2, in[1].shape().end()));
   Tensor y(in[0].dtype(), types[0].shape);
   if (y.size() > 0)
     kernel::visit_float(in[0].dtype(), [&](auto tag) {

@@ -8,7 +8,7 @@
 
 #include "ops/litert_math.h"
 #include "ops/quantized_math.h"
-#include "ops/quantized_window.h"
+#include "ops/window.h"
 
 namespace tessera::ops {
 namespace {
@@ -27,11 +27,8 @@ void infer_average_pool(InferContext& context) {
   const TypeInfo& x = context.input(0);
   TypeInfo result = same_shape(x, x.dtype);
   if (result.ranked) {
-    const std::vector<int64_t> kernel = node.get_ints("kernel_shape");
-    if (result.shape.size() != kernel.size() + 2)
-      node.fail(ErrorCode::kInvalidModel, "X and kernel_shape differ in rank");
-    Window window(node, kernel);
-    for (size_t d = 0; d < kernel.size(); ++d) result.shape[d + 2] = window.output(node, d, x.shape[d + 2]);
+    const Shape extents = pooling_window(node, spatial_extents(node, x.shape)).output;
+    std::copy(extents.begin(), extents.end(), result.shape.begin() + 2);
   }
   context.outputs[0] = result;
 }
@@ -44,17 +41,17 @@ int32_t divide_away(int32_t sum, int32_t count) {
 struct Reach {
   int64_t first, end;
   Reach(const Window& w, size_t d, int64_t at, int64_t extent)
-      : first(std::max<int64_t>(at * w.stride[d] - w.pad_begin[d], 0)),
-        end(std::min(at * w.stride[d] - w.pad_begin[d] + w.kernel[d], extent)) {}
+      : first(std::max<int64_t>(at * w.strides[d] - w.pads_begin[d], 0)),
+        end(std::min(at * w.strides[d] - w.pads_begin[d] + w.kernel[d], extent)) {}
 };
 
 void evaluate_average_pool(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
   if (x.rank() != 4) node.fail(ErrorCode::kUnsupported, "X must have four axes");
-  Window window(node, node.get_ints("kernel_shape"));
   const int64_t h = x.shape()[2], w = x.shape()[3];
-  const Shape shape = {x.shape()[0], x.shape()[1], window.output(node, 0, h), window.output(node, 1, w)};
+  const Window window = pooling_window(node, {h, w});
+  const Shape shape = {x.shape()[0], x.shape()[1], window.output[0], window.output[1]};
   const int64_t low = node.get_int("low", 0), high = node.get_int("high", 0);
   const std::vector<int32_t> from = to_int32s(x);
   std::vector<int32_t> to;

@@ -11,7 +11,7 @@
 
 #include "ops/elementwise_kernel.h"
 #include "ops/operator.h"
-#include "ops/quantized_window.h"
+#include "ops/window.h"
 
 namespace tessera::ops {
 namespace {
@@ -93,29 +93,30 @@ void evaluate_pairs(EvalContext& c) {
 
 // --- WindowSum
 
+Window window_sum_places(const Node& node, const Shape& shape) {
+  const Shape extents = spatial_extents(node, shape);
+  return sliding_window(node, extents, kernel_attribute(node, static_cast<int64_t>(extents.size())));
+}
+
 void infer_window_sum(InferContext& c) {
   const Node& node = c.node;
   kernel::require_type(node, c.input(0).dtype, kBytes, "X");
   c.outputs[0] = kernel::without_constant(c.input(0));
   c.outputs[0].dtype = DType::kInt32;
   if (!c.outputs[0].ranked) return;
-  const std::vector<int64_t> extents = node.get_ints("kernel_shape");
   Shape& shape = c.outputs[0].shape;
-  if (shape.size() != extents.size() + 2) node.fail(ErrorCode::kInvalidModel, "X and kernel_shape differ in rank");
-  quantized::Window window(node, extents);
-  for (size_t d = 0; d < extents.size(); ++d) {
-    shape[d + 2] = window.output(node, d, shape[d + 2]);
-    if (shape[d + 2] == 0 || shape[d + 2] < -1) node.fail(ErrorCode::kInvalidModel, "a window is larger than its axis");
-  }
+  const Shape extents = window_sum_places(node, shape).output;
+  if (std::count(extents.begin(), extents.end(), 0) != 0)
+    node.fail(ErrorCode::kInvalidModel, "a window is larger than its axis");
+  std::copy(extents.begin(), extents.end(), shape.begin() + 2);
 }
 
 void evaluate_window_sum(EvalContext& c) {
   const Node& node = c.node;
   const Tensor& x = c.input(0);
-  quantized::Window window(node, node.get_ints("kernel_shape"));
-  const size_t spatial = window.kernel.size();
+  const Window window = window_sum_places(node, x.shape());
   Shape shape = x.shape();
-  for (size_t d = 0; d < spatial; ++d) shape[d + 2] = window.output(node, d, shape[d + 2]);
+  std::copy(window.output.begin(), window.output.end(), shape.begin() + 2);
   const auto pad = static_cast<int32_t>(node.get_int("pad_value", 0));
   Tensor y(DType::kInt32, shape);
   auto out = y.as_mutable<int32_t>();
@@ -124,8 +125,8 @@ void evaluate_window_sum(EvalContext& c) {
     for_each_index(window.kernel, [&](int64_t, const std::vector<int64_t>& tap) {
       int64_t at = index[0] * x.shape()[1] + index[1];
       bool inside = true;
-      for (size_t d = 0; d < spatial; ++d) {
-        const int64_t place = index[d + 2] * window.stride[d] - window.pad_begin[d] + tap[d] * window.dilation[d];
+      for (size_t d = 0; d < window.rank(); ++d) {
+        const int64_t place = index[d + 2] * window.strides[d] - window.pads_begin[d] + tap[d] * window.dilations[d];
         inside = inside && place >= 0 && place < x.shape()[d + 2];
         at = at * x.shape()[d + 2] + place;
       }

@@ -20,17 +20,10 @@ using kernel::mutable_elements;
 
 constexpr int64_t kTableEntries = 1 << 16;  // offsets held at a time
 
-/// Window of a pooling node over the spatial dimensions of `shape`.
-Window pooling_window(const Node& node, const Shape& shape) {
-  const Shape spatial = spatial_extents(node, shape);
-  return sliding_window(node, spatial, kernel_attribute(node, static_cast<int64_t>(spatial.size())),
-                        node.get_int("ceil_mode", 0) != 0);
-}
-
 TypeInfo infer_pooled(const InferContext& c, const TypeInfo& x) {
   const Shape kernel = kernel_attribute(c.node, -1);
   Shape shape = x.ranked ? x.shape : Shape(kernel.size() + 2, -1);
-  const Window window = pooling_window(c.node, shape);
+  const Window window = pooling_window(c.node, spatial_extents(c.node, shape));
   std::copy(window.output.begin(), window.output.end(), shape.begin() + 2);
   return TypeInfo::tensor(x.dtype, std::move(shape));
 }
@@ -132,7 +125,7 @@ void max_pool(const Window& window, const Tensor& x, bool columns, Tensor& y, Te
 
 void evaluate_max_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor x = kernel::widen(c.input(0));
-  const Window window = pooling_window(c.node, x.shape());
+  const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
   Tensor y(x.dtype(), types[0].shape), indices;
   if (c.outputs.size() > 1) indices = Tensor(DType::kInt64, types[0].shape);
   kernel::visit_arithmetic(x.dtype(), [&](auto tag) {
@@ -205,7 +198,7 @@ std::vector<int64_t> tap_counts(const Window& window, bool padding) {
 
 void evaluate_average_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor x = kernel::widen(c.input(0));
-  const Window window = pooling_window(c.node, x.shape());
+  const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
   const bool padding = c.node.get_int("count_include_pad", 0) != 0;
   const std::vector<int64_t> counts = tap_counts(window, padding);
   Tensor y(x.dtype(), types[0].shape);
@@ -229,7 +222,7 @@ int64_t norm_order(const Node& node) {
 
 void evaluate_lp_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor x = kernel::widen(c.input(0));
-  const Window window = pooling_window(c.node, x.shape());
+  const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
   const int64_t p = norm_order(c.node);
   Tensor y(x.dtype(), types[0].shape);
   kernel::visit_float(x.dtype(), [&](auto tag) {

@@ -8,7 +8,7 @@
 
 #include "ops/expansion.h"
 #include "ops/quantized_math.h"
-#include "ops/quantized_window.h"
+#include "ops/window.h"
 
 namespace tessera::ops {
 
@@ -103,8 +103,8 @@ void infer_conv(InferContext& context) {
     expect_bias(context, 8, w.shape[0]);
     const std::vector<int64_t> kernel = conv_kernel(node, w.shape);
     if (x.ranked && std::all_of(kernel.begin(), kernel.end(), [](int64_t k) { return k >= 0; })) {
-      Window window(node, kernel);
-      for (size_t d = 0; d < kernel.size(); ++d) shape[d + 2] = window.output(node, d, x.shape[d + 2]);
+      const Shape extents = sliding_window(node, spatial_extents(node, x.shape), kernel).output;
+      std::copy(extents.begin(), extents.end(), shape.begin() + 2);
     }
   }
   context.outputs[0] = TypeInfo::tensor(dtype, shape);
@@ -172,13 +172,11 @@ void evaluate_conv(EvalContext& context) {
   if (group < 1 || filters % group != 0 || depth * group != channels)
     node.fail(ErrorCode::kInvalidModel, "channels, filters and groups do not match");
 
-  Window window(node, conv_kernel(node, w.shape()));
+  const Window window = sliding_window(node, spatial_extents(node, x.shape()), conv_kernel(node, w.shape()));
   Shape shape = {x.shape()[0], filters};
-  const std::vector<int64_t> extents(x.shape().begin() + 2, x.shape().end());
-  for (size_t d = 0; d < extents.size(); ++d) shape.push_back(window.output(node, d, extents[d]));
-  const ConvGeometry g{three(extents, 1),         three({shape.begin() + 2, shape.end()}, 1),
-                       three(window.kernel, 1),   three(window.stride, 1),
-                       three(window.dilation, 1), three(window.pad_begin, 0)};
+  shape.insert(shape.end(), window.output.begin(), window.output.end());
+  const ConvGeometry g{three(window.input, 1),   three(window.output, 1),    three(window.kernel, 1),
+                       three(window.strides, 1), three(window.dilations, 1), three(window.pads_begin, 0)};
 
   const float x_scale = scalar_scale(context, 1, "x_scale");
   const float y_scale = scalar_scale(context, 6, "y_scale");

@@ -8,7 +8,7 @@
 
 #include "ops/expansion.h"
 #include "ops/quantized_math.h"
-#include "ops/quantized_window.h"
+#include "ops/window.h"
 
 namespace tessera::ops {
 
@@ -48,6 +48,11 @@ struct Layout {
     count = static_cast<size_t>(rank - 2);
     channel = last ? static_cast<size_t>(rank - 1) : 1;
     first = last ? 1 : 2;
+  }
+  /// Those of the spatial axes.
+  Shape extents(const Shape& shape) const {
+    const auto begin = shape.begin() + static_cast<int64_t>(first);
+    return {begin, begin + static_cast<int64_t>(count)};
   }
 };
 
@@ -97,14 +102,10 @@ void infer_average(InferContext& context) {
   check_unary(context);
   const Node& node = context.node;
   TypeInfo result = same_shape(context.input(0), context.input(0).dtype);
-  const std::vector<int64_t> kernel = node.get_ints("kernel_shape");
-  if (kernel.empty()) node.fail(ErrorCode::kInvalidModel, "attribute 'kernel_shape' is missing");
   if (result.ranked) {
     const Layout layout(node, static_cast<int64_t>(result.shape.size()));
-    if (kernel.size() != layout.count) node.fail(ErrorCode::kInvalidModel, "kernel_shape and X differ in rank");
-    Window window(node, kernel);
-    for (size_t d = 0; d < layout.count; ++d)
-      result.shape[layout.first + d] = window.output(node, d, result.shape[layout.first + d]);
+    const Shape extents = pooling_window(node, layout.extents(result.shape)).output;
+    std::copy(extents.begin(), extents.end(), result.shape.begin() + static_cast<int64_t>(layout.first));
   }
   context.outputs[0] = std::move(result);
 }
@@ -114,18 +115,14 @@ void evaluate_average(EvalContext& context) {
   const Tensor& x = context.input(0);
   const Parameters p = parameters_of(context);
   const Layout layout(node, x.rank());
-  Window window(node, node.get_ints("kernel_shape"));
-  if (window.kernel.size() != layout.count) node.fail(ErrorCode::kInvalidModel, "kernel_shape and X differ in rank");
+  const Shape in_extents = layout.extents(x.shape());
+  const Window window = pooling_window(node, in_extents);
+  const Shape& out_extents = window.output;
   Shape shape = x.shape();
-  Shape in_extents, out_extents;
-  for (size_t d = 0; d < layout.count; ++d) {
-    in_extents.push_back(shape[layout.first + d]);
-    shape[layout.first + d] = window.output(node, d, in_extents[d]);
-    out_extents.push_back(shape[layout.first + d]);
-  }
+  std::copy(out_extents.begin(), out_extents.end(), shape.begin() + static_cast<int64_t>(layout.first));
   const bool no_pads =
-      std::all_of(window.pad_begin.begin(), window.pad_begin.end(), [](int64_t v) { return v == 0; }) &&
-      std::all_of(window.pad_end.begin(), window.pad_end.end(), [](int64_t v) { return v == 0; });
+      std::all_of(window.pads_begin.begin(), window.pads_begin.end(), [](int64_t v) { return v == 0; }) &&
+      std::all_of(window.pads_end.begin(), window.pads_end.end(), [](int64_t v) { return v == 0; });
   if (in_extents == window.kernel && no_pads) {
     context.outputs[0] = global_average(node, x, p, layout);
     return;
@@ -146,7 +143,7 @@ void evaluate_average(EvalContext& context) {
         for_each_index(window.kernel, [&](int64_t, const std::vector<int64_t>& tap) {
           int64_t at = 0;
           for (size_t d = 0; d < tap.size(); ++d) {
-            const int64_t i = position[d] * window.stride[d] - window.pad_begin[d] + tap[d];
+            const int64_t i = position[d] * window.strides[d] - window.pads_begin[d] + tap[d];
             if (i < 0 || i >= in_extents[d]) return;
             at = at * in_extents[d] + i;
           }

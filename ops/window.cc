@@ -60,9 +60,9 @@ void read_pads(const Node& node, Window& window) {
   std::copy_n(pads.begin() + static_cast<int64_t>(window.rank()), window.rank(), window.pads_end.begin());
 }
 
-}  // namespace
+enum class Rounding { kConvolution, kPoolDown, kPoolUp };
 
-Window sliding_window(const Node& node, const Shape& input, const Shape& kernel, bool ceil_mode) {
+Window placed(const Node& node, const Shape& input, const Shape& kernel, Rounding rounding) {
   Window window = common(node, input, kernel);
   const AutoPad mode = auto_pad(node);
   if (mode == AutoPad::kNotSet) read_pads(node, window);
@@ -80,7 +80,7 @@ Window sliding_window(const Node& node, const Shape& input, const Shape& kernel,
       continue;
     }
     const int64_t room = extent + window.pads_begin[i] + window.pads_end[i] - window.span(i);
-    if (room < 0) {
+    if (room < 0 && (rounding == Rounding::kConvolution || -room >= stride)) {
       if (extent > 0)
         node.fail(ErrorCode::kInvalidModel,
                   "the kernel " + to_string(kernel) + " is larger than the padded input " + to_string(input));
@@ -88,10 +88,22 @@ Window sliding_window(const Node& node, const Shape& input, const Shape& kernel,
       continue;
     }
     int64_t output = room / stride + 1;
-    if (ceil_mode && room % stride != 0 && output * stride < extent + window.pads_begin[i]) ++output;
+    if (rounding == Rounding::kPoolUp && room % stride != 0 && output * stride < extent + window.pads_begin[i])
+      ++output;
     window.output[i] = output;
   }
   return window;
+}
+
+}  // namespace
+
+Window sliding_window(const Node& node, const Shape& input, const Shape& kernel) {
+  return placed(node, input, kernel, Rounding::kConvolution);
+}
+
+Window pooling_window(const Node& node, const Shape& input) {
+  return placed(node, input, kernel_attribute(node, static_cast<int64_t>(input.size())),
+                node.get_int("ceil_mode", 0) != 0 ? Rounding::kPoolUp : Rounding::kPoolDown);
 }
 
 Window transposed_window(const Node& node, const Shape& operand, const Shape& kernel) {

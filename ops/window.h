@@ -28,11 +28,15 @@ struct Window {
   int64_t span(size_t axis) const { return dilations[axis] * (kernel[axis] - 1) + 1; }
 };
 
-/// Window of a convolution or pooling node from its attributes strides, dilations, pads, auto_pad.
-/// `input`: spatial extents (-1 unknown); `kernel`: its extents (-1 unknown, then the output is unknown where it
-/// matters). ceil_mode rounds the output extent up, but no window starts behind input and leading padding. Throws Error
+/// Window of a convolution node from its attributes strides, dilations, pads, auto_pad. `input`: spatial extents (-1
+/// unknown); `kernel`: its extents (-1 unknown, then the output is unknown where it matters). Throws Error
 /// kInvalidModel on wrong counts, values out of range, or a kernel larger than the padded input.
-Window sliding_window(const Node& node, const Shape& input, const Shape& kernel, bool ceil_mode);
+Window sliding_window(const Node& node, const Shape& input, const Shape& kernel);
+
+/// Window of a pooling node, likewise, with the attributes kernel_shape and ceil_mode, which rounds the output extent
+/// up, but no window starts behind input and leading padding. As in ONNX Runtime, a kernel that is larger than the
+/// padded input by less than a stride makes one window, cut at the input's end.
+Window pooling_window(const Node& node, const Shape& input);
 
 /// Window of a transposed convolution, seen from its result: `input` is the result's extent, `output` the extent of the
 /// operand, so that patch_offsets() tells where an operand's element is added. Reads also output_padding and

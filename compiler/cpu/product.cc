@@ -181,7 +181,7 @@ Convolution::Convolution(Graph& graph, const ops::Node& node, const Tensor& x_gi
                          const Start& padding) {
   groups = node.get_int("group", 1);
   const Shape kernel(w_given.shape.begin() + 2, w_given.shape.end());
-  window = ops::sliding_window(node, ops::spatial_extents(node, x_given.shape), kernel, false);
+  window = ops::sliding_window(node, ops::spatial_extents(node, x_given.shape), kernel);
   const Tensor padded = padded_for(graph, x_given, window, padding);
   const int64_t depth = w_given.shape[1], filters = w_given.shape[0] / groups;
   Shape x_shape = {padded.shape[0], groups, depth}, w_shape = {groups, filters, depth};

@@ -498,7 +498,7 @@ void qlinear_average_pool(Operator& o) {
   const std::vector<int64_t> dilations = o.node.get_ints("dilations");
   require(o.node.get_int("channels_last", 0) == 0 &&
           std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; }));
-  const ops::Window window = ops::sliding_window(o.node, extents, kernel, o.node.get_int("ceil_mode", 0) != 0);
+  const ops::Window window = ops::pooling_window(o.node, extents);
   const DType dtype = o.in(0).dtype;
   const Tensor x =
       padded_for(o.graph, o.in(0), window, [&](Body& body) { return cast(zero_point(o, body, 2), dtype); });

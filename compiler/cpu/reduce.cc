@@ -556,9 +556,7 @@ void local_response_norm(Operator& o) {
 // -------------------------------------------------------------------------------------------------------------------
 
 ops::Window pooling_window(const Operator& o) {
-  const Shape spatial = ops::spatial_extents(o.node, o.in(0).shape);
-  return ops::sliding_window(o.node, spatial, ops::kernel_attribute(o.node, static_cast<int64_t>(spatial.size())),
-                             o.node.get_int("ceil_mode", 0) != 0);
+  return ops::pooling_window(o.node, ops::spatial_extents(o.node, o.in(0).shape));
 }
 
 Tensor pooled(Operator& o, const ops::Window& window, const Start& start, const Start& padding,

@@ -390,6 +390,14 @@ def test_pooling():
         one("AveragePool", [x], opset=19, count_include_pad=1, **attributes)
         if "dilations" not in attributes:
             one("AveragePool", [x], opset=11, count_include_pad=1, oracle=False, **attributes)
+    for extent, kernel, stride in [(1, 2, 2), (2, 3, 2), (2, 4, 3), (1, 4, 4)]:  # a window cut at the input's end
+        for ceil_mode in (0, 1):
+            x = floats(1, 2, extent, 9)
+            attributes = dict(kernel_shape=[kernel] * 2, strides=[stride] * 2, ceil_mode=ceil_mode, opset=19)
+            one("MaxPool", [x], **attributes)
+            one("AveragePool", [x], **attributes)
+            one("AveragePool", [x], pads=[0, 1, 0, 1], count_include_pad=1, **attributes)
+    x = floats(2, 3, 11, 13)
     one("MaxPool", [np.resize(HARD, (1, 1, 7, 9))], kernel_shape=[2, 2], pads=[1, 1, 1, 1], oracle=False)
     one("MaxPool", [floats(1, 2, 9)], kernel_shape=[3])
     for dtype in (np.uint8, np.int8):
