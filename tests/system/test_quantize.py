@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tessera.quantization import measure, rounding
+from tessera.quantization import measure, quantise, rounding
 from tessera.quantization.data import Data
 from tessera.quantization.quantise import METADATA, Quantization
 
@@ -295,6 +295,16 @@ def test_samples_that_have_judged_are_rounded_for_too(monkeypatch):
         array = numpy_helper.to_array(tensor)
         steps = np.rint(array / scale.reshape((-1,) + (1,) * (array.ndim - 1)))
         assert any(q.shape == steps.shape and np.array_equal(q, steps) for q in quantised)
+
+
+def test_random_values_are_few_where_tensors_are_large(monkeypatch):
+    """More of them would say nothing more, and a network of many places takes seconds for each."""
+    taken = []
+    monkeypatch.setattr(quantise, "MADE_UP_ELEMENTS", 1)
+    real = quantise.take
+    monkeypatch.setattr(quantise, "take", lambda data, count: taken.append(len(made := real(data, count))) or made)
+    tessera.quantize(float_models.MODELS["relu6"](), "random", engine="onnxruntime", samples=20)
+    assert max(taken) == quantise.FEWEST_HELD
 
 
 def test_samples_behind_others():

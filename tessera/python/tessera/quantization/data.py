@@ -30,10 +30,28 @@ class Port:
     dims: list
     dtype: np.dtype
     choices: tuple = ()  # numbers that the model compares it with, as a sampling rate
+    index: bool = False  # of rows of a table, whatever its type
+
+    @property
+    def whole(self):
+        return self.index or self.dtype.kind in "iu"
 
     @property
     def text(self):
         return "[" + ",".join("?" if d is None else str(d) for d in self.dims) + "]"
+
+
+def _carried(graph, name):
+    """The tensor whose numbers a tensor holds, moved at most."""
+    while name in graph.producer and is_onnx(graph.producer[name], *CARRY):
+        name = graph.producer[name].input[0]
+    return name
+
+
+def _indices(model):
+    """Inputs by which the model takes rows of a table, tokens for example."""
+    graph = Graph(model)
+    return {_carried(graph, node.input[1]) for node in graph.nodes if is_onnx(node, "Gather", "GatherND")}
 
 
 def _compared(model):
@@ -43,9 +61,7 @@ def _compared(model):
         if not is_onnx(node, "Equal"):
             continue
         for side in (0, 1):
-            number, name = graph.array(node.input[side]), node.input[1 - side]
-            while name in graph.producer and is_onnx(graph.producer[name], *CARRY):
-                name = graph.producer[name].input[0]
+            number, name = graph.array(node.input[side]), _carried(graph, node.input[1 - side])
             if number is not None and number.size == 1 and number.dtype.kind in "iu" and name in graph.inputs:
                 found.setdefault(name, []).append(int(number.reshape(-1)[0]))
     return found
@@ -53,6 +69,7 @@ def _compared(model):
 
 def ports_of(model):
     constants, compared = {tensor.name for tensor in model.graph.initializer}, _compared(model)
+    indices = _indices(model)
     ports = []
     for value in model.graph.input:
         if value.name in constants:
@@ -61,7 +78,8 @@ def ports_of(model):
         dims = [extent_of(d) for d in kind.shape.dim]
         single = all(d == 1 for d in dims)
         choices = tuple(dict.fromkeys(compared.get(value.name, ()))) if single else ()
-        ports.append(Port(value.name, dims, helper.tensor_dtype_to_np_dtype(kind.elem_type), choices))
+        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        ports.append(Port(value.name, dims, dtype, choices, value.name in indices))
     return ports
 
 
@@ -364,10 +382,9 @@ def from_tensors(folder, ports):
 
 def random_values(rng, port, shape):
     """Values from 0 to 1; whole numbers are 0 or 1, or one of the port's choices."""
-    dtype = port.dtype
     if port.choices:
-        return np.full(shape, rng.choice(port.choices), dtype)
-    return np.asarray(rng.integers(0, 2, shape) if dtype.kind in "iu" else rng.random(shape)).astype(dtype)
+        return np.full(shape, rng.choice(port.choices), port.dtype)
+    return np.asarray(rng.integers(0, 2, shape) if port.whole else rng.random(shape)).astype(port.dtype)
 
 
 def from_random(ports, seed, samples):

@@ -34,6 +34,7 @@ from .graph import (
     sort_nodes,
     unique,
 )
+from .loop_states import fixed_states_to_reads
 from .recurrent import cells_to_products, is_cell, steps_first
 from .scores import scores_in_one_form
 from .spellings import einsums_to_products, lengths_to_normalisations, without_guards
@@ -603,6 +604,7 @@ def _spell_cells(model):
 def spelled(model, products):
     """The rest of `prepare`, of a model that is `standard`. Changes it."""
     steps = (
+        ("states of loops", fixed_states_to_reads),
         ("operators of exporters", _spell_out),
         ("folding", fold),
         ("sums", sums_to_adds),

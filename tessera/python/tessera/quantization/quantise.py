@@ -35,7 +35,7 @@ from . import (
 )
 from .data import open_data, ports_of, take
 from .errors import argument
-from .graph import Graph, graphs_of, note_ranks
+from .graph import Graph, bodies, extent_of, graphs_of, is_onnx, note_ranks
 from .meter import Meter
 from .plan import Plan
 from .prepare import spelled, standard
@@ -49,6 +49,8 @@ DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
 ROUND_SAMPLES = 64
 ELEMENTS = 1 << 31  # of float tensors, over the samples that judge
+MADE_UP_ELEMENTS = 1 << 27  # the same, over all samples of random values, of which more say nothing more
+MADE_UP_SAMPLES = 8  # of random values, at least
 TURNS = 64  # of asking the compiler
 FEWEST_HELD = 4  # samples that can judge; where fewer are left over, all judge and all are fitted to
 SPLIT_TRIALS = 3  # in a row without success, then the search for splits ends
@@ -215,6 +217,24 @@ def with_shapes(model, shapes):
     return fixed
 
 
+def _elements(model):
+    """Elements of the float tensors of a sample, about: what stands in a Loop or Scan counts as often as the longest
+    axis of an input has places."""
+    lengths = [extent_of(d) or 1 for value in model.graph.input for d in value.type.tensor_type.shape.dim]
+
+    def of(graph, times):
+        floats = (
+            v.type.tensor_type for v in graph.value_info if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+        )
+        count = times * sum(math.prod(extent_of(d) or 1 for d in kind.shape.dim) for kind in floats)
+        for node in graph.node:
+            inner = times * max(lengths, default=1) if is_onnx(node, "Loop", "Scan") else times
+            count += sum(of(body, inner) for body in bodies(node))
+        return count
+
+    return of(model.graph, 1)
+
+
 class Quantization:
     """The work of one call of tessera.quantize."""
 
@@ -375,11 +395,13 @@ class Quantization:
     def _size(self):
         """How many samples judge and are rounded for: fewer of a network with large tensors, where each place of a
         tensor counts as a sample; and how long the steps take beside each other."""
-        graph = Graph(self._at_sizes_of_samples())
-        elements = sum(math.prod(d or 1 for d in graph.shapes.get(n, [])) for n in engines.float_tensors(self.model))
+        elements = _elements(self._at_sizes_of_samples())
         afford = lambda fewest, most: int(np.clip(ELEMENTS // max(1, elements), fewest, most))
         self.judges, self.taught = afford(FEWEST_HELD, DISTANCE_SAMPLES), afford(DISTANCE_SAMPLES, ROUND_SAMPLES)
         known = min(n for n in (self.data.size, self.data.limit, 10**6) if n is not None)
+        if self.data.synthetic:
+            known = min(known, max(MADE_UP_SAMPLES, MADE_UP_ELEMENTS // max(1, elements)))
+            self.data, self.judges = self.data.limited(known), min(self.judges, max(FEWEST_HELD, known // 2))
         samples = min(known, self.taught)
         self.meter = Meter(
             self.progress,

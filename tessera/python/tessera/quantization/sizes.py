@@ -41,6 +41,7 @@ class _Symbols:
     def __init__(self, model, ports):
         values = {value.name: value for value in model.graph.input}
         self.dims, self.free, self.follow = {}, {}, {}
+        self.whole = {port.name for port in ports if port.whole}
         self.types = {port.name: port.dtype for port in ports}
         for port in ports:
             names = []
@@ -116,7 +117,7 @@ class _Kinds:
         self.sides, self.sounds = {}, []  # sides: symbol -> 0 for a height, 1 for a width
         fixed = []  # sides that are known: (0 or 1, size)
         for name, dims in symbols.dims.items():
-            number = symbols.types[name].kind == "f"
+            number = symbols.types[name].kind == "f" and name not in symbols.whole
             if number and len(dims) == 4:
                 first = 1 if dims[3] in (1, 3, 4) and dims[1] not in (1, 3) else 2
                 for side, extent in enumerate(dims[first : first + 2]):
