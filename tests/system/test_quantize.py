@@ -304,7 +304,7 @@ def test_random_values_are_few_where_tensors_are_large(monkeypatch):
     real = quantise.take
     monkeypatch.setattr(quantise, "take", lambda data, count: taken.append(len(made := real(data, count))) or made)
     tessera.quantize(float_models.MODELS["relu6"](), "random", engine="onnxruntime", samples=20)
-    assert max(taken) == quantise.FEWEST_HELD
+    assert max(taken) <= quantise.MADE_UP_SAMPLES
 
 
 def test_samples_behind_others():
