@@ -400,9 +400,11 @@ Operand block_product(Expander& e, const BlockWeights& w, Operand x, size_t rank
   return e.step("ReduceSum", {part, Expander::integers({last - 2})}, {{"keepdims", int64_t{0}}});
 }
 
-/// Blocks whose integers ONNX Runtime sums as block_product() does. Beyond them its result is as far from this one as
-/// from that of floats.
-constexpr int64_t kLeastBlock = 16, kMostBlock = 256;
+/// Whether ONNX Runtime's CPU provider sums the integers of such blocks as block_product() does. It multiplies floats
+/// for other blocks of 2 bits, and beyond 256 its result is as far from these sums as from those of floats.
+bool is_block_summed(const BlockWeights& w) {
+  return w.bits == 2 ? w.block >= 32 && w.block <= 128 : w.block >= 16 && w.block <= 256;
+}
 
 /// Inputs: A [..,K], weights, scales, zero points, g_idx, bias [N].
 std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& inputs) {
@@ -414,8 +416,8 @@ std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& input
   const std::optional<BlockWeights> weights = block_weights(node, inputs);
   if (!weights) return std::nullopt;
   Expander e(node, inputs, kVersion);
-  const bool served = weights->block >= kLeastBlock && weights->block <= kMostBlock;
-  if (node.get_int("accuracy_level", 0) != 4 || !served || !weights->whole_zeros || is_present(inputs, 4)) {
+  if (node.get_int("accuracy_level", 0) != 4 || !is_block_summed(*weights) || !weights->whole_zeros ||
+      is_present(inputs, 4)) {
     const auto groups = blocks_of_columns(node, inputs, weights->depth, weights->block);
     if (!groups) return std::nullopt;
     Operand y =

@@ -150,8 +150,9 @@ def product_of_blocks(x, packed, scales, zeros, bits, block):
     return np.einsum("...bn,...b,nb->...n", sums, scale, scales.astype(np.float64))
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("block, depth", [(16, 40), (32, 96), (128, 200)])
+@pytest.mark.parametrize(
+    "bits, block, depth", [(4, 16, 40), (8, 16, 40), (2, 32, 96), (4, 32, 96), (8, 256, 300), (2, 128, 200)]
+)
 @pytest.mark.parametrize("with_zeros", [False, True])
 @pytest.mark.parametrize("lead", [(3,), (2, 3), ()])
 def test_products_of_blocks_in_integers(bits, block, depth, with_zeros, lead):
@@ -172,10 +173,21 @@ def test_products_of_blocks_in_integers(bits, block, depth, with_zeros, lead):
 
 
 def test_products_of_blocks_stay_float_by_what_the_kernel_takes():
-    """Float zero points and g_idx: ONNX Runtime multiplies floats there, at any accuracy_level."""
+    """Float zero points, g_idx and small blocks of 2 bits: ONNX Runtime multiplies floats there, at any level."""
     rows, depth, block = 5, 64, 16
     packed, scales = RNG.integers(0, 256, (rows, 4, 8), np.uint8), np.abs(f(rows, 4))
-    attributes = {"K": depth, "N": rows, "bits": 4, "block_size": block}
+    attributes = {"K": depth, "N": rows, "bits": 2, "block_size": block}
+    two = [f(3, depth), packed[:, :, :4].copy(), scales.reshape(-1)]
+    check(
+        "MatMulNBits",
+        two,
+        domain=MS,
+        attributes=attributes | {"accuracy_level": 4},
+        rtol=1e-4,
+        atol=1e-4,
+        constants=(1, 2),
+    )
+    attributes["bits"] = 4
     for zeros, groups in (
         (np.abs(f(rows, 4)), None),
         (None, RNG.permutation(np.arange(depth) // block).astype(np.int32)),
