@@ -304,9 +304,10 @@ std::optional<BlockWeights> block_weights(const Node& node, const Types& inputs)
   BlockWeights w;
   w.bits = node.get_int("bits", 4), w.block = node.get_int("block_size", 0);
   w.rows = node.get_int("N", 0), w.depth = node.get_int("K", 0);
-  if ((w.bits != 2 && w.bits != 4 && w.bits != 8) || w.block < 1 || w.rows < 1 || w.depth < 1 ||
-      w.depth > (int64_t{1} << 32) || w.rows > (int64_t{1} << 32))
-    node.fail(ErrorCode::kUnsupported, "bits must be 2, 4 or 8, and N, K and block_size positive");
+  constexpr int64_t kMost = int64_t{1} << 31, kMostBlock = int64_t{1} << 20;
+  if ((w.bits != 2 && w.bits != 4 && w.bits != 8) || w.block < 1 || w.block > kMostBlock || w.rows < 1 ||
+      w.rows > kMost || w.depth < 1 || w.depth > kMost)
+    node.fail(ErrorCode::kUnsupported, "bits must be 2, 4 or 8, N and K 1 to 2^31, and block_size 1 to 2^20");
   for (size_t i : {1, 2})
     if (!inputs[i].constant) return std::nullopt;
   const Tensor& packed = *inputs[1].constant;
