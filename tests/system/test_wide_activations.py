@@ -336,3 +336,22 @@ def test_drawn_networks(seed):
     got, want = session.run(None, given)[0], onnxruntime.InferenceSession(data).run(None, given)[0]
     assert np.array_equal(got, Session(data, "reference").run(None, given)[0])
     assert np.abs(got - want).max() < 0.1 and on_npu(session)
+
+
+@pytest.mark.parametrize("op", [None, "Sigmoid", "HardSwish"])
+def test_16_bits_between_bytes_are_a_table(op):
+    """Requantisation to 16 bits and back, with an operator there: a function of one byte."""
+    g = Graph(3)
+    x = g.through(g.input([1, 16, 8, 8]), "int8", 1 / 16)
+    x = g.through(g.node("Conv", [x, g.weights([16, 16, 3, 3], "int8", 0, True)]), "int8", 0.3)
+    y = g.through(x, "int16", 0.001)
+    if op:
+        y = g.through(g.node(op, [y]), "uint16", 0.0011, 31000)
+    y = g.through(y, "uint8", 0.25, 120)
+    g.through(g.node("Conv", [y, g.weights([8, 16, 1, 1], "int8", 0, False)]), "uint8", 0.3, 128, name="y")
+    session = Session(g.model("y"), "fsim", "npu64", check_races=True)
+    given = feeds(session, 1)
+    want = onnxruntime.InferenceSession(g.model("y")).run(None, given)[0]
+    assert np.array_equal(session.run(None, given)[0], want)
+    on_cpu = [layer.op for layer in session.stats().layers if layer.placement != "npu"]
+    assert on_cpu == ["QuantizeLinear", "DequantizeLinear"]
