@@ -3,8 +3,10 @@
 // product with weights of few bits, as expansions into the standard's operators. Scores are q k^T times the scale, plus
 // the mask's values, plus attention_bias; what the mask hides gets mask_filter_value, what lies in the future the
 // lowest number.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "ops/expansion.h"
 
@@ -288,65 +290,160 @@ std::optional<std::vector<int64_t>> blocks_of_columns(const Node& node, const Ty
   return groups;
 }
 
-/// Weights [N,K] in blocks along K, packed from the low bits of each byte, as float32 [K,N].
-std::optional<Tensor> unpacked_weights(const Node& node, const Types& inputs) {
-  const int64_t bits = node.get_int("bits", 4), block = node.get_int("block_size", 0);
-  const int64_t rows = node.get_int("N", 0), depth = node.get_int("K", 0);
-  if ((bits != 2 && bits != 4 && bits != 8) || block < 1 || rows < 1 || depth < 1 || depth > (int64_t{1} << 32) ||
-      rows > (int64_t{1} << 32))
-    node.fail(ErrorCode::kUnsupported, "bits must be 2, 4 or 8, and N, K and block_size positive");
+/// Weights [N,K] of a MatMulNBits: integers in blocks along K with a scale and a zero point for each block.
+struct BlockWeights {
+  int64_t bits = 4, rows = 0, depth = 0, block = 0, blocks = 0;
+  std::vector<uint8_t> numbers;  // [rows, blocks * block]
+  Tensor scales;                 // float, rows * blocks
+  std::vector<double> zeros;     // likewise
+  bool whole_zeros = true;       // they are integers of the weights' width
+};
+
+/// Reads what is packed from the low bits of each byte. Nothing where it is known at run time only.
+std::optional<BlockWeights> block_weights(const Node& node, const Types& inputs) {
+  BlockWeights w;
+  w.bits = node.get_int("bits", 4), w.block = node.get_int("block_size", 0);
+  w.rows = node.get_int("N", 0), w.depth = node.get_int("K", 0);
+  constexpr int64_t kMost = int64_t{1} << 31, kMostBlock = int64_t{1} << 20;
+  if ((w.bits != 2 && w.bits != 4 && w.bits != 8) || w.block < 1 || w.block > kMostBlock || w.rows < 1 ||
+      w.rows > kMost || w.depth < 1 || w.depth > kMost)
+    node.fail(ErrorCode::kUnsupported, "bits must be 2, 4 or 8, N and K 1 to 2^31, and block_size 1 to 2^20");
   for (size_t i : {1, 2})
     if (!inputs[i].constant) return std::nullopt;
-  const Tensor &packed = *inputs[1].constant, scales = kernel::widen(*inputs[2].constant);
-  const int64_t blocks = (depth + block - 1) / block, bytes = (block * bits + 7) / 8;
-  if (packed.dtype() != DType::kUint8 || packed.size() != rows * blocks * bytes || scales.size() != rows * blocks)
+  const Tensor& packed = *inputs[1].constant;
+  w.scales = kernel::widen(*inputs[2].constant);
+  w.blocks = (w.depth + w.block - 1) / w.block;
+  const int64_t bytes = (w.block * w.bits + 7) / 8, all = w.rows * w.blocks;
+  if (packed.dtype() != DType::kUint8 || packed.size() != all * bytes || w.scales.size() != all)
     node.fail(ErrorCode::kInvalidModel, "weights " + to_string(packed.shape()) + " or scales " +
-                                            to_string(scales.shape()) + " do not fit N, K and block_size");
-  std::vector<double> zeros;
-  const int64_t zero_bytes = (blocks * bits + 7) / 8, mask = (int64_t{1} << bits) - 1, per_byte = 8 / bits;
+                                            to_string(w.scales.shape()) + " do not fit N, K and block_size");
+  const int64_t zero_bytes = (w.blocks * w.bits + 7) / 8, mask = (int64_t{1} << w.bits) - 1, per_byte = 8 / w.bits;
   if (is_present(inputs, 3)) {
     if (!inputs[3].constant) return std::nullopt;
     const Tensor& given = *inputs[3].constant;
-    const bool small = given.dtype() == DType::kUint8;
-    if (given.size() != rows * (small ? zero_bytes : blocks))
+    w.whole_zeros = given.dtype() == DType::kUint8;
+    if (given.size() != w.rows * (w.whole_zeros ? zero_bytes : w.blocks))
       node.fail(ErrorCode::kInvalidModel, "zero points " + to_string(given.shape()) + " do not fit");
-    for (int64_t n = 0; n < rows; ++n)
-      for (int64_t b = 0; b < blocks; ++b)
-        zeros.push_back(
-            small ? static_cast<double>((given.at_int64(n * zero_bytes + b / per_byte) >> (b % per_byte * bits)) & mask)
-                  : given.at_double(n * blocks + b));
+    for (int64_t n = 0; n < w.rows; ++n)
+      for (int64_t b = 0; b < w.blocks; ++b)
+        w.zeros.push_back(
+            w.whole_zeros
+                ? static_cast<double>((given.at_int64(n * zero_bytes + b / per_byte) >> (b % per_byte * w.bits)) & mask)
+                : given.at_double(n * w.blocks + b));
+  } else {
+    w.zeros.assign(static_cast<size_t>(all), static_cast<double>(int64_t{1} << (w.bits - 1)));
   }
-  const auto groups = blocks_of_columns(node, inputs, depth, block);
-  if (!groups) return std::nullopt;
-  Tensor weights(DType::kFloat, {depth, rows});
-  auto out = weights.as_mutable<float>();
   const auto in = packed.as<uint8_t>();
-  for (int64_t n = 0; n < rows; ++n)
-    for (int64_t k = 0; k < depth; ++k) {
-      const int64_t at = n * blocks + (*groups)[static_cast<size_t>(k)], inside = k % block;
-      const int64_t value = (in[static_cast<size_t>((n * blocks + k / block) * bytes + inside / per_byte)] >>
-                             (inside % per_byte * bits)) &
-                            mask;
-      const double zero =
-          zeros.empty() ? static_cast<double>(int64_t{1} << (bits - 1)) : zeros[static_cast<size_t>(at)];
-      out[static_cast<size_t>(k * rows + n)] =
-          (static_cast<float>(value) - static_cast<float>(zero)) * scales.as<float>()[static_cast<size_t>(at)];
+  for (int64_t i = 0; i < all; ++i)
+    for (int64_t k = 0; k < w.block; ++k)
+      w.numbers.push_back(
+          static_cast<uint8_t>((in[static_cast<size_t>(i * bytes + k / per_byte)] >> (k % per_byte * w.bits)) & mask));
+  return w;
+}
+
+/// As float32 [K,N]; `groups` says the block whose scale and zero point each column has.
+Tensor float_weights(const BlockWeights& w, const std::vector<int64_t>& groups) {
+  Tensor weights(DType::kFloat, {w.depth, w.rows});
+  auto out = weights.as_mutable<float>();
+  const auto scales = w.scales.as<float>();
+  for (int64_t n = 0; n < w.rows; ++n)
+    for (int64_t k = 0; k < w.depth; ++k) {
+      const auto at = static_cast<size_t>(n * w.blocks + groups[static_cast<size_t>(k)]);
+      const auto value = static_cast<float>(w.numbers[static_cast<size_t>(n * w.blocks * w.block + k)]);
+      out[static_cast<size_t>(k * w.rows + n)] = (value - static_cast<float>(w.zeros[at])) * scales[at];
     }
   return weights;
+}
+
+/// The product of integers that accuracy_level 4 asks for (docs/numerics.md, "Weights in blocks"): each block of a row
+/// of A becomes int8 with a scale of its own, sums of a block are int32, and scales are applied to these. `x` is
+/// [..,M,K] of rank 2 or more in float; the result is [..,M,N].
+Operand block_product(Expander& e, const BlockWeights& w, Operand x, size_t rank) {
+  const auto last = static_cast<int64_t>(rank);  // the axis inside of a block, once there are blocks
+  if (const int64_t more = w.blocks * w.block - w.depth; more > 0) {
+    std::vector<int64_t> pads(2 * rank);
+    pads.back() = more;
+    x = e.step("Pad", {x, Expander::integers(pads)});
+  }
+  std::vector<int64_t> shape(rank - 1, 0), perm(rank + 1);
+  shape.insert(shape.end(), {w.blocks, w.block});
+  std::iota(perm.begin(), perm.end(), int64_t{0});
+  std::swap(perm[rank - 2], perm[rank - 1]);
+  x = e.step("Reshape", {x, Expander::integers(shape)});  // [..,M,blocks,block]
+  const Operand most = e.step("ReduceMax", {e.step("Abs", {x})}, {{"axes", std::vector<int64_t>{last}}});
+  const Operand steps = Expander::constant(Tensor::scalar_f32(127)), none = Expander::constant(Tensor::scalar_f32(0));
+  const Operand inverse = e.step("Where", {e.step("Greater", {most, none}), e.step("Div", {steps, most}), none});
+  Operand bytes =
+      e.step("Cast", {e.step("Round", {e.step("Mul", {x, inverse})})}, {{"to", static_cast<int64_t>(DType::kInt8)}});
+  bytes = e.step("Transpose", {bytes}, {{"perm", perm}});  // [..,blocks,M,block]
+  const Operand scale = e.step("Transpose", {e.step("Div", {most, steps})}, {{"perm", perm}});
+  const int64_t middle = int64_t{1} << (w.bits - 1);
+  Tensor weights(DType::kInt8, {w.blocks, w.block, w.rows}), scales(DType::kFloat, {w.blocks, 1, w.rows}),
+      zeros(DType::kInt32, {w.blocks, 1, w.rows});
+  for (int64_t n = 0; n < w.rows; ++n)
+    for (int64_t b = 0; b < w.blocks; ++b) {
+      const auto from = static_cast<size_t>(n * w.blocks + b), to = static_cast<size_t>(b * w.rows + n);
+      scales.as_mutable<float>()[to] = w.scales.as<float>()[from];
+      zeros.as_mutable<int32_t>()[to] = static_cast<int32_t>(w.zeros[from]) - static_cast<int32_t>(middle);
+      for (int64_t k = 0; k < w.block; ++k)
+        weights.as_mutable<int8_t>()[static_cast<size_t>((b * w.block + k) * w.rows + n)] =
+            static_cast<int8_t>(w.numbers[from * static_cast<size_t>(w.block) + static_cast<size_t>(k)] - middle);
+    }
+  Operand sum = e.step("MatMulInteger", {bytes, Expander::constant(weights)});  // [..,blocks,M,N]
+  const auto zero_values = zeros.as<int32_t>();
+  if (std::any_of(zero_values.begin(), zero_values.end(), [](int32_t zero) { return zero != 0; })) {
+    const Operand wide = e.step("Cast", {bytes}, {{"to", static_cast<int64_t>(DType::kInt32)}});
+    const Operand of_rows = e.step("ReduceSum", {wide, Expander::integers({last})});
+    sum = e.step("Sub", {sum, e.step("Mul", {of_rows, Expander::constant(zeros)})});
+  }
+  const Operand real = e.step("Cast", {sum}, {{"to", static_cast<int64_t>(DType::kFloat)}});
+  const Operand part = e.step("Mul", {real, e.step("Mul", {scale, Expander::constant(scales)})});
+  return e.step("ReduceSum", {part, Expander::integers({last - 2})}, {{"keepdims", int64_t{0}}});
+}
+
+/// Whether ONNX Runtime's CPU provider sums the integers of such blocks as block_product() does. It multiplies floats
+/// for other blocks of 2 bits, and beyond 256 its result is as far from these sums as from those of floats.
+bool is_block_summed(const BlockWeights& w) {
+  return w.bits == 2 ? w.block >= 32 && w.block <= 128 : w.block >= 16 && w.block <= 256;
 }
 
 /// Inputs: A [..,K], weights, scales, zero points, g_idx, bias [N].
 std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& inputs) {
   for (size_t i = 0; i < 3; ++i)
     if (!is_present(inputs, i)) node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is missing");
-  if (inputs[0].dtype != DType::kFloat && inputs[0].dtype != DType::kFloat16)
+  const TypeInfo& a = inputs[0];
+  if (a.dtype != DType::kFloat && a.dtype != DType::kFloat16)
     node.fail(ErrorCode::kInvalidModel, "A must be float32 or float16");
-  const std::optional<Tensor> weights = unpacked_weights(node, inputs);
+  const std::optional<BlockWeights> weights = block_weights(node, inputs);
   if (!weights) return std::nullopt;
   Expander e(node, inputs, kVersion);
-  Operand y = e.step("MatMul", {e.input(0), Expander::constant(kernel::narrow(*weights, inputs[0].dtype))});
-  if (is_present(inputs, 5)) y = e.step("Add", {y, e.input(5)});
-  return e.finish({y});
+  if (node.get_int("accuracy_level", 0) != 4 || !is_block_summed(*weights) || !weights->whole_zeros ||
+      is_present(inputs, 4)) {
+    const auto groups = blocks_of_columns(node, inputs, weights->depth, weights->block);
+    if (!groups) return std::nullopt;
+    Operand y =
+        e.step("MatMul", {e.input(0), Expander::constant(kernel::narrow(float_weights(*weights, *groups), a.dtype))});
+    if (is_present(inputs, 5)) y = e.step("Add", {y, e.input(5)});
+    return e.finish({y});
+  }
+  if (!a.ranked) return std::nullopt;
+  if (a.shape.empty() || (a.shape.back() >= 0 && a.shape.back() != weights->depth))
+    node.fail(ErrorCode::kInvalidModel, "A " + to_string(a.shape) + " does not end in K");
+  const auto cast = [&](const Operand& x, DType to) {
+    return a.dtype == DType::kFloat ? x : e.step("Cast", {x}, {{"to", static_cast<int64_t>(to)}});
+  };
+  // Known rows are those of one matrix, whose weights are then read once.
+  const bool known = std::all_of(a.shape.begin(), a.shape.end(), [](int64_t n) { return n >= 0; });
+  const bool flat = a.shape.size() == 1 || (known && a.shape.size() > 2);
+  Shape result(a.shape.begin(), a.shape.end() - 1);
+  const int64_t rows = flat ? element_count(result) : 0;
+  result.push_back(weights->rows);
+  Operand x = cast(e.input(0), DType::kFloat);
+  if (flat) x = e.step("Reshape", {x, Expander::integers({rows, weights->depth})});
+  Operand y = block_product(e, *weights, x, flat ? 2 : a.shape.size());
+  if (flat) y = e.step("Reshape", {y, Expander::integers(result)});
+  if (is_present(inputs, 5)) y = e.step("Add", {y, cast(e.input(5), DType::kFloat)});
+  return e.finish({cast(y, a.dtype)});
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   // are equal constants are two consumers, and keep ONNX Runtime from fusing the producer.
   if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
   if (options.fold_qdq) functions.addPass(create_split_wide_products_pass());
+  if (options.fold_qdq && options.close) functions.addPass(create_close_blocks_pass());
   // A branch that was taken may make further shapes known, and so further branches.
   for (int round = 0; round < 2; ++round) {
     functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
@@ -67,6 +68,7 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_split_wide_products_pass(); });
     mlir::registerPass([] { return create_qdq_folding_pass(); });
     mlir::registerPass([] { return create_close_rows_pass(); });
+    mlir::registerPass([] { return create_close_blocks_pass(); });
     mlir::registerPass([] { return create_fuse_norms_pass(); });
     mlir::PassPipelineRegistration<>("nn-pipeline", "the passes between import and partitioning",
                                      [](mlir::OpPassManager& manager) { build_nn_pipeline(manager); });

@@ -54,6 +54,9 @@ std::unique_ptr<mlir::Pass> create_fuse_norms_pass();
 /// nn-close-rows: float normalisations of rows and float means between bytes become integer ones, which are close to
 /// them and not equal (docs/numerics.md).
 std::unique_ptr<mlir::Pass> create_close_rows_pass();
+/// nn-close-blocks: float products by weights in blocks become sums of integers block by block, as ONNX Runtime's
+/// optimiser makes them by default.
+std::unique_ptr<mlir::Pass> create_close_blocks_pass();
 /// How many nn-close-rows would make of a function behind the pipeline.
 int64_t count_close_rows(mlir::func::FuncOp func);
 

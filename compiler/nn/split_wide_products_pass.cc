@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 16-bit values. Enters: Conv, MatMul or Gemm in float between DequantizeLinear of 8 or 16 bits, 16 on one
-// side at least, each tensor with one scale (constant weights: one for each output channel); or Conv and MatMul of such
-// integers in float64, as LiteRT's operators of 16 bits are imported. Leaves: integer products of bytes, which run on
-// the NPU, their exact sum in int64, and the scale and the bias in float.
+// Products of 16-bit values. Enters: Conv, ConvTranspose, MatMul or Gemm in float between DequantizeLinear of 8 or 16
+// bits, each tensor with one scale (constant weights: one for each output channel), 16 bits on one side at least or in
+// what quantises the result; or Conv, ConvTranspose and MatMul of such integers in float64, as LiteRT's operators of 16
+// bits are imported. Leaves: integer products of bytes, which run on the NPU, their exact sum in float64, and the scale
+// and the bias in float.
 //
 // A value v of 16 bits is 256 h + l with the bytes h = floor(v / 256), signed as v is, and l of 0 to 255, and its zero
 // point is cut in the same way. So the product of two tensors is the sum of those of their bytes, each times 256 for
 // each h in it: two products for 16 bits by 8, four for 16 by 16. ONNX Runtime multiplies the dequantised floats
 // instead, and its sum carries the roundings of float additions; here the sum is exact and rounded once.
+//
+// Few rows wait for the weights. So both bytes of few rows are rows of one product, which reads its weights once.
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/nn/convolution_form.h"
 #include "compiler/nn/pass_util.h"
 #include "compiler/nn/passes.h"
 #include "compiler/nn/splitter.h"
@@ -88,6 +92,33 @@ struct Side {
   bool is_constant() const { return constant_value(integers).has_value(); }
 };
 
+/// Whether a value becomes bytes behind float operations; true also where these are not followed to their end.
+bool becomes_bytes(mlir::Value value) {
+  constexpr size_t kMostOperations = 64;
+  std::vector<mlir::Value> left = {value};
+  size_t seen = 0;
+  while (!left.empty()) {
+    const mlir::Value next = left.back();
+    left.pop_back();
+    for (mlir::Operation* user : next.getUsers()) {
+      NodeOp op = mlir::dyn_cast<NodeOp>(user);
+      if (!op) continue;  // the result of the function
+      if (++seen > kMostOperations || !op.getBodies().empty()) return true;
+      for (const mlir::Value result : op->getResults()) {
+        if (is_wide(dtype_of(result))) continue;
+        if (dtype_of(result) != DType::kFloat) return true;
+        left.push_back(result);
+      }
+    }
+  }
+  return false;
+}
+
+bool is_power_of_two(float x) {
+  int exponent = 0;
+  return std::frexp(x, &exponent) == 0.5f;
+}
+
 /// Bytes of a side: the high ones first where it has two.
 struct Bytes {
   mlir::Value values, zero;  // zero: null where it is 0
@@ -99,58 +130,78 @@ class WideProduct {
   WideProduct(NodeOp op, mlir::PatternRewriter& rewriter) : op_(op), split_(op, rewriter), node_(to_node(op)) {}
 
   bool run() {
-    if (!op_.is("Conv") && !op_.is("MatMul") && !op_.is("Gemm")) return false;
+    if (!is_convolution() && !op_.is("MatMul") && !op_.is("Gemm")) return false;
     const mlir::Value x = op_->getOperand(0), w = op_->getOperand(1);
-    const bool exact = dtype_of(x) == DType::kDouble;
-    auto left = exact ? Side::of_exact(x) : Side::of(x), right = exact ? Side::of_exact(w) : Side::of(w);
-    if (!left || !right || left->axis >= 0 || (!is_wide(left->dtype) && !is_wide(right->dtype))) return false;
-    if (!has_form(*right) || (exact && (op_.is("Gemm") || input_or_null(op_, 2)))) return false;
-    if (exact) as_integers(*left), as_integers(*right);
+    exact_ = dtype_of(x) == DType::kDouble;
+    auto left = exact_ ? Side::of_exact(x) : Side::of(x), right = exact_ ? Side::of_exact(w) : Side::of(w);
+    if (!left || !right || left->axis >= 0) return false;
+    if (!is_wide(left->dtype) && !is_wide(right->dtype) && !are_bytes_served(*left, *right)) return false;
+    if (!has_form(*right) || (exact_ && (op_.is("Gemm") || input_or_null(op_, 2)))) return false;
+    if (exact_) as_integers(*left), as_integers(*right);
     if (op_.is("Gemm")) turn(*left, *right);
-    const std::vector<Bytes> a = cut(*left), b = cut(*right);
-    mlir::Value sum;
-    for (const Bytes& x : a)
-      for (const Bytes& w : b) {
-        mlir::Value part = split_.cast(product(x, w), DType::kInt64);
-        if (const int shift = x.shift + w.shift; shift > 0)
-          part = split_.one("Mul", 14, {part, split_.constant(Tensor::scalar_i64(int64_t{1} << shift))});
-        sum = sum ? split_.one("Add", 14, {sum, part}) : part;
-      }
-    if (exact)
+    const Tensor factor = scale(*left, *right);
+    if (form_ && !form_->is_plain()) {
+      right->integers = split_.constant(form_->weights(*constant_value(right->integers), right->zero));
+      right->zero = form_->by_channel(right->zero);
+    }
+    mlir::Value sum = rows_of(*left, *right) > 0 ? both_as_rows(*left, *right) : by_bytes(*left, *right);
+    if (form_ && !form_->is_plain()) {
+      if (!exact_) sum = split_.cast(sum, DType::kFloat);
+      sum = form_->result(split_, sum);
+    }
+    if (exact_)
       split_.finish_as(sum, DType::kDouble);
     else
-      split_.finish(sum, split_.constant(scale(*left, *right)), bias());
+      split_.finish(sum, split_.constant(factor), bias());
     return true;
   }
 
  private:
+  bool is_convolution() { return op_.is("Conv") || op_.is("ConvTranspose"); }
+
+  /// Bytes by bytes: a product with constants that stays float and whose result does not become bytes, so that no step
+  /// of 8 bits depends on the order of its sum. Where all scales are powers of two nn-prove-integer does better.
+  bool are_bytes_served(const Side& left, const Side& right) {
+    if (exact_ || !right.is_constant() || becomes_bytes(op_->getResult(0))) return false;
+    const auto scales = right.scale.as<float>();
+    return !is_power_of_two(left.scale.as<float>()[0]) || !std::all_of(scales.begin(), scales.end(), is_power_of_two);
+  }
+
   /// Whether sums share one scale for each output channel, and fit.
   bool has_form(const Side& right) {
     const auto shape = shape_of(right.integers), left = shape_of(op_->getOperand(0));
     const auto rank = static_cast<int64_t>(shape->size());
     if (!left || left->empty() || rank == 0 || !is_static(right.integers)) return false;
     const bool constant = right.is_constant();
-    if (op_.is("Conv"))
-      return constant && rank >= 3 && rank <= 4 && (right.axis < 0 || right.axis == 0) && fits(*shape, 0);
+    if (is_convolution()) {
+      const int64_t channels = op_.is("Conv") ? 0 : 1;
+      if (!constant || (right.axis >= 0 && right.axis != channels)) return false;
+      if (op_.is("Conv") && rank >= 3 && rank <= 4)
+        return ops::element_count(*shape) / std::max<int64_t>(1, shape->front()) <= kMostTerms;
+      if (is_static(op_->getOperand(0))) form_ = ConvolutionForm::of(node_, *left, *shape);
+      return form_ && form_->terms() <= kMostTerms;
+    }
     if (op_.is("Gemm")) {
       const int64_t channels = node_.get_int("transB", 0) != 0 ? 0 : 1;
-      return constant && rank == 2 && (right.axis < 0 || right.axis == channels) && fits(*shape, channels);
+      return constant && rank == 2 && (right.axis < 0 || right.axis == channels);
     }
-    if (!constant) return right.axis < 0 && rank >= 2 && left->size() >= 2 && (*shape)[shape->size() - 2] <= kMostTerms;
-    return rank >= 2 && (right.axis < 0 || right.axis == rank - 1) && (*shape)[shape->size() - 2] <= kMostTerms;
+    if (rank < 2 || left->size() < 2) return constant && rank == 2 && (right.axis < 0 || right.axis == 1);
+    return right.axis < 0 || (constant && right.axis == rank - 1);
   }
   /// int32 holds the sum of so many products of bytes.
   static constexpr int64_t kMostTerms = (int64_t{1} << 31) / (255 * 255) - 1;
-  static bool fits(const ops::Shape& weights, size_t channels) {
-    return ops::element_count(weights) / std::max<int64_t>(1, weights[channels]) <= kMostTerms;
-  }
 
   /// A constant in float64 as the integers that it holds.
   void as_integers(Side& side) {
     if (dtype_of(side.integers) != DType::kDouble) return;
-    const ops::Node cast{"", "Cast", 13, node_.name, {{"to", static_cast<int64_t>(side.dtype)}}, 1};
-    const Tensor whole = *constant_value(side.integers);
-    side.integers = split_.constant(copy_of(ops::evaluate(cast, {ops::Value(whole)})[0].tensor));
+    side.integers = split_.constant(converted(*constant_value(side.integers), side.dtype));
+  }
+
+  Tensor evaluated(const ops::Node& node, const Tensor& tensor) {
+    return copy_of(ops::evaluate(node, {ops::Value(tensor)})[0].tensor);
+  }
+  Tensor converted(const Tensor& tensor, DType to) {
+    return evaluated({"", "Cast", 13, node_.name, {{"to", static_cast<int64_t>(to)}}, 1}, tensor);
   }
 
   /// Gemm's operands as MatMul takes them.
@@ -158,9 +209,8 @@ class WideProduct {
     const std::map<std::string, ops::Attribute> perm = {{"perm", std::vector<int64_t>{1, 0}}};
     if (node_.get_int("transA", 0) != 0) left.integers = split_.one("Transpose", 13, {left.integers}, perm);
     if (node_.get_int("transB", 0) == 0) return;
-    const ops::Node transpose{"", "Transpose", 13, node_.name, perm, 1};
-    const Tensor whole = *constant_value(right.integers);
-    right.integers = split_.constant(copy_of(ops::evaluate(transpose, {ops::Value(whole)})[0].tensor));
+    right.integers =
+        split_.constant(evaluated({"", "Transpose", 13, node_.name, perm, 1}, *constant_value(right.integers)));
     if (right.axis >= 0) right.axis = 1;
   }
 
@@ -172,42 +222,143 @@ class WideProduct {
     if (std::all_of(zeros.begin(), zeros.end(), [&](int64_t zero) { return zero == zeros.front(); })) zeros.resize(1);
     if (zeros == std::vector<int64_t>{0}) return {};
     const ops::Shape shape = zeros.size() == 1 ? ops::Shape{} : ops::Shape{static_cast<int64_t>(zeros.size())};
-    const ops::Node cast{"", "Cast", 13, node_.name, {{"to", static_cast<int64_t>(dtype)}}, 1};
-    const Tensor wide = Tensor::of<int64_t>(DType::kInt64, shape, zeros);
-    return split_.constant(copy_of(ops::evaluate(cast, {ops::Value(wide)})[0].tensor));
+    return split_.constant(converted(Tensor::of<int64_t>(DType::kInt64, shape, zeros), dtype));
+  }
+
+  mlir::Value shape_constant(const ops::Shape& shape) { return split_.constant(Tensor::vector_i64(shape)); }
+  mlir::Value number(int32_t n) {
+    return split_.constant(Tensor::of<int32_t>(DType::kInt32, {}, std::vector<int32_t>{n}));
   }
 
   std::vector<Bytes> cut(const Side& side) {
     if (is_byte(side.dtype)) return {{side.integers, zero_of(side, side.dtype, 0), 0}};
     const DType high = side.dtype == DType::kInt16 ? DType::kInt8 : DType::kUint8;
     const mlir::Value wide = split_.cast(side.integers, DType::kInt32);
-    const auto number = [&](int32_t n) {
-      return split_.constant(Tensor::of<int32_t>(DType::kInt32, {}, std::vector<int32_t>{n}));
-    };
     const mlir::Value low = split_.one("BitwiseAnd", 18, {wide, number(255)});
     const mlir::Value rest = split_.one("Div", 14, {split_.one("Sub", 14, {wide, low}), number(256)});
     return {{split_.cast(rest, high), zero_of(side, high, 8), 8},
             {split_.cast(low, DType::kUint8), zero_of(side, DType::kUint8, 0), 0}};
   }
 
-  mlir::Value product(const Bytes& x, const Bytes& w) {
-    if (!op_.is("Conv")) return split_.one("MatMulInteger", 10, {x.values, w.values, x.zero, w.zero});
-    std::map<std::string, ops::Attribute> attributes = to_attributes(op_.getOnnxAttributes());
-    return split_.one("ConvInteger", 10, {x.values, w.values, x.zero, w.zero}, attributes);
+  /// The sum of products, each times a power of two: int32 where it is one alone, else float64, which holds it exactly.
+  mlir::Value by_bytes(const Side& left, const Side& right) {
+    const std::vector<Bytes> a = cut(left), b = cut(right);
+    std::vector<std::pair<mlir::Value, int>> parts;
+    for (const Bytes& x : a)
+      for (const Bytes& w : b)
+        for (const mlir::Value part : product(x, w)) parts.emplace_back(part, x.shift + w.shift);
+    if (parts.size() == 1) return parts[0].first;
+    mlir::Value sum;
+    for (const auto& [part, shift] : parts) sum = added(sum, part, shift);
+    return sum;
+  }
+  static Tensor power(int shift) {
+    return Tensor::of<double>(DType::kDouble, {}, std::vector<double>{std::ldexp(1.0, shift)});
+  }
+  mlir::Value added(mlir::Value sum, mlir::Value part, int shift) {
+    part = split_.cast(part, DType::kDouble);
+    if (shift > 0) part = split_.one("Mul", 14, {part, split_.constant(power(shift))});
+    return sum ? split_.one("Add", 14, {sum, part}) : part;
+  }
+
+  /// Rows of 16 bits before a matrix of constants, where they are so few that weights decide; else 0.
+  int64_t rows_of(const Side& left, const Side& right) {
+    const auto shape = shape_of(left.integers), matrix = shape_of(right.integers);
+    if (is_convolution() || !is_wide(left.dtype) || !right.is_constant() || matrix->size() != 2 ||
+        !is_static(left.integers))
+      return 0;
+    const int64_t depth = shape->back(), rows = depth > 0 ? ops::element_count(*shape) / depth : 0;
+    return rows <= kFewRows ? rows : 0;
+  }
+  static constexpr int64_t kFewRows = 64;
+
+  /// v as u = 256 h + l of 0 to 65,535, h and l rows of one product; what v's zero point and u - v give is a constant
+  /// for each column.
+  mlir::Value both_as_rows(const Side& left, const Side& right) {
+    const ops::Shape shape = *shape_of(left.integers);
+    const int64_t depth = shape.back(), rows = rows_of(left, right), columns = shape_of(right.integers)->back();
+    const int32_t above = left.dtype == DType::kInt16 ? 32768 : 0;
+    mlir::Value wide = split_.cast(left.integers, DType::kInt32);
+    if (above != 0) wide = split_.one("Add", 14, {wide, number(above)});
+    wide = split_.one("Reshape", 13, {split_.cast(wide, DType::kUint32), shape_constant({1, rows, depth})});
+    const auto words = [&](const ops::Shape& shape, const std::vector<uint32_t>& values) {
+      return split_.constant(Tensor::of<uint32_t>(DType::kUint32, shape, values));
+    };
+    wide = split_.one("BitShift", 11, {wide, words({2, 1, 1}, {8, 0})}, {{"direction", std::string("RIGHT")}});
+    wide = split_.cast(split_.one("BitwiseAnd", 18, {wide, words({}, {255})}), DType::kUint8);
+    const Bytes both{split_.one("Reshape", 13, {wide, shape_constant({2 * rows, depth})}), {}, 0};
+    mlir::Value sum;
+    for (const Bytes& w : cut(right))
+      for (const mlir::Value part : product(both, w)) {
+        NodeOp apart = split_.make("Split", 13, {part, shape_constant({rows, rows})}, {{"axis", int64_t{0}}}, 2);
+        sum = added(added(sum, apart->getResult(0), w.shift + 8), apart->getResult(1), w.shift);
+      }
+    sum = split_.one("Add", 14, {sum, split_.constant(offsets(right, depth, columns, -above - left.zero[0]))});
+    ops::Shape result(shape.begin(), shape.end() - 1);
+    result.push_back(columns);
+    return split_.one("Reshape", 13, {sum, shape_constant(result)});
+  }
+  /// `factor` times the sum of each column's weights less their zero point.
+  Tensor offsets(const Side& right, int64_t depth, int64_t columns, int64_t factor) {
+    const std::vector<int64_t> weights = content_of(*constant_value(right.integers));
+    std::vector<double> sums(static_cast<size_t>(columns));
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const size_t column = i % static_cast<size_t>(columns);
+      sums[column] += static_cast<double>(weights[i] - right.zero[right.zero.size() == 1 ? 0 : column]);
+    }
+    TESSERA_INVARIANT(weights.size() == static_cast<size_t>(depth * columns), "a matrix has rows and columns");
+    for (double& sum : sums) sum *= static_cast<double>(factor);
+    return Tensor::of<double>(DType::kDouble, {columns}, sums);
+  }
+
+  /// The product of bytes; of matrices in parts along their sum, each of which fits int32.
+  std::vector<mlir::Value> product(const Bytes& x, const Bytes& w) {
+    if (form_) {
+      const mlir::Value zero = x.zero ? x.zero : split_.constant(Tensor(dtype_of(x.values), {}));
+      return {split_.one("ConvInteger", 10, {form_->operand(split_, x.values, zero), w.values, x.zero, w.zero},
+                         form_->attributes())};
+    }
+    if (op_.is("Conv"))
+      return {
+          split_.one("ConvInteger", 10, {x.values, w.values, x.zero, w.zero}, to_attributes(op_.getOnnxAttributes()))};
+    const auto matrix = shape_of(w.values);
+    const auto rank = static_cast<int64_t>(matrix->size());
+    const int64_t depth = (*matrix)[static_cast<size_t>(std::max<int64_t>(0, rank - 2))];
+    std::vector<mlir::Value> parts;
+    for (int64_t first = 0; first == 0 || first < depth; first += kMostTerms) {
+      const int64_t end = std::min(depth, first + kMostTerms);
+      const bool whole = end - first == depth;
+      parts.push_back(split_.one("MatMulInteger", 10,
+                                 {whole ? x.values : part_of(x.values, -1, first, end),
+                                  whole ? w.values : part_of(w.values, rank - 2, first, end), x.zero, w.zero}));
+    }
+    return parts;
+  }
+  mlir::Value part_of(mlir::Value value, int64_t axis, int64_t first, int64_t end) {
+    return split_.one("Slice", 13, {value, shape_constant({first}), shape_constant({end}), shape_constant({axis})});
+  }
+
+  int64_t channels() {
+    const ops::Shape shape = *shape_of(op_->getOperand(1));
+    return op_.is("ConvTranspose") ? shape[1] * node_.get_int("group", 1) : shape.front();
   }
 
   /// Of one element or one for each channel, shaped to stand beside the result.
   ops::Shape beside(int64_t channels) {
     if (channels == 1) return {};
     ops::Shape shape = {channels};
-    if (op_.is("Conv")) shape.resize(shape_of(op_->getOperand(1))->size() - 1, 1);
+    if (is_convolution()) shape.resize(shape_of(op_->getOperand(1))->size() - 1, 1);
     return shape;
   }
 
   Tensor scale(const Side& left, const Side& right) {
+    if (exact_) return {};
     const float factor = left.scale.as<float>()[0] * (op_.is("Gemm") ? node_.get_float("alpha", 1.0f) : 1.0f);
     std::vector<float> scales;
     for (const float scale : right.scale.as<float>()) scales.push_back(factor * scale);
+    const size_t each = scales.size();
+    if (op_.is("ConvTranspose") && each > 1)  // filters of all groups
+      for (size_t i = 0; scales.size() < static_cast<size_t>(channels()); ++i) scales.push_back(scales[i % each]);
     return Tensor::of<float>(DType::kFloat, beside(static_cast<int64_t>(scales.size())), scales);
   }
 
@@ -216,16 +367,17 @@ class WideProduct {
     if (!bias || op_.is("MatMul")) return {};
     if (const float beta = node_.get_float("beta", 1.0f); op_.is("Gemm") && beta != 1.0f)
       bias = split_.one("Mul", 14, {bias, split_.constant(Tensor::scalar_f32(beta))});
-    if (!op_.is("Conv")) return bias;
-    const int64_t channels = shape_of(op_->getOperand(1))->front();
-    ops::Shape shape = beside(channels);
+    if (!is_convolution()) return bias;
+    const ops::Shape shape = beside(channels());
     if (shape.empty()) return bias;
-    return split_.one("Reshape", 13, {bias, split_.constant(Tensor::vector_i64(shape))});
+    return split_.one("Reshape", 13, {bias, shape_constant(shape)});
   }
 
   NodeOp op_;
   Splitter split_;
   const ops::Node node_;
+  bool exact_ = false;  // integers in float64
+  std::optional<ConvolutionForm> form_;
 };
 
 bool split_wide_product(NodeOp op, mlir::PatternRewriter& rewriter) { return WideProduct(op, rewriter).run(); }

@@ -16,6 +16,7 @@ mlir::Value Splitter::one(llvm::StringRef type, int version, mlir::ValueRange op
 }
 
 mlir::Value Splitter::cast(mlir::Value value, ops::DType to) {
+  if (dtype_of(value) == to) return value;
   return one("Cast", 13, {value}, {{"to", static_cast<int64_t>(to)}});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of one byte as tables, and what belongs to them. A chain of unary operators between two
 // 8-bit tensors is one table, computed by the operator library over all 256 values; operators that only move elements
-// may stand inside the chain.
+// may stand inside the chain, and so may tensors of 16 bits.
 #include <cstring>
 #include <set>
 
@@ -87,8 +87,9 @@ bool collect_unary(mlir::Value value, const Shape& shape, mlir::Value& source, s
   if (!op || seen.size() > 64) return false;
   if (seen.count(op.getOperation())) return true;
   const bool from_bytes = (op.is("DequantizeLinear") || op.is("DequantizeLinear", nn::kMicrosoftDomain));
-  const bool reads_source = is_byte(nn::dtype_of(op.getInputs()[0])) && !nn::constant_value(op.getInputs()[0]);
-  if (from_bytes && !reads_source) return false;
+  const DType read = nn::dtype_of(op.getInputs()[0]);  // 16 bits may stand between the bytes
+  const bool reads_integers = is_byte(read) || read == DType::kInt16 || read == DType::kUint16;
+  if (from_bytes && (!reads_integers || nn::constant_value(op.getInputs()[0]))) return false;
   if (!is_elementwise(op)) return false;
   for (mlir::Value operand : op.getInputs()) {
     if (nn::is_none(operand)) continue;

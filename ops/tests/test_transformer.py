@@ -130,3 +130,69 @@ def test_matmul_of_few_bits_by_its_definition(bits, block, form):
     if form == "groups":
         operands[4] = np.where(groups == 0, blocks, groups)
         check_rejected("MatMulNBits", operands, domain=MS, attributes=attributes, match="names group")
+
+
+def product_of_blocks(x, packed, scales, zeros, bits, block):
+    """accuracy_level 4 by its formula: sums of integers block by block, in float64 behind them."""
+    rows, blocks = scales.shape
+    depth = x.shape[-1]
+    wide = np.zeros((*x.shape[:-1], blocks * block), np.float32)
+    wide[..., :depth] = x
+    parts = wide.reshape(*x.shape[:-1], blocks, block)
+    most = np.abs(parts).max(-1)
+    inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 0)
+    steps = np.rint(parts * inverse[..., None]).astype(np.int64)
+    weights = weights_of(bits, (packed, np.ones_like(scales), zeros, None), rows, blocks * block, block).astype(
+        np.int64
+    )
+    sums = np.einsum("...bk,bkn->...bn", steps, weights.reshape(blocks, block, rows))
+    scale = (most / np.float32(127)).astype(np.float64)
+    return np.einsum("...bn,...b,nb->...n", sums, scale, scales.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    "bits, block, depth", [(4, 16, 40), (8, 16, 40), (2, 32, 96), (4, 32, 96), (8, 256, 300), (2, 128, 200)]
+)
+@pytest.mark.parametrize("with_zeros", [False, True])
+@pytest.mark.parametrize("lead", [(3,), (2, 3), ()])
+def test_products_of_blocks_in_integers(bits, block, depth, with_zeros, lead):
+    """accuracy_level 4: rows of A become int8 block by block, as ONNX Runtime's CPU provider has it."""
+    rows, blocks = 5, -(-depth // block)
+    packed = RNG.integers(0, 256, (rows, blocks, block * bits // 8), np.uint8)
+    scales = np.abs(f(rows, blocks))
+    zeros = RNG.integers(0, 256, (rows, -(-blocks * bits // 8)), np.uint8) if with_zeros else None
+    x, bias = f(*lead, depth), f(rows)
+    x[..., :block] *= 0  # a block of zeros has no scale
+    attributes = {"K": depth, "N": rows, "bits": bits, "block_size": block, "accuracy_level": 4}
+    got = run_tessera("MatMulNBits", [x, packed, scales, zeros, None, bias], domain=MS, attributes=attributes)[0]
+    want = product_of_blocks(x, packed, scales, zeros, bits, block) + bias
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-6 * np.abs(want).max())
+    if bits == 4 and len(lead) > 0:  # whose kernel needs no instructions that a CPU may lack
+        operands = [x, packed, scales.reshape(-1), *([zeros.reshape(-1)] if with_zeros else [])]
+        check("MatMulNBits", operands, domain=MS, attributes=attributes, rtol=1e-5, atol=1e-5, constants=(1, 2, 3))
+
+
+def test_products_of_blocks_stay_float_by_what_the_kernel_takes():
+    """Float zero points, g_idx and small blocks of 2 bits: ONNX Runtime multiplies floats there, at any level."""
+    rows, depth, block = 5, 64, 16
+    packed, scales = RNG.integers(0, 256, (rows, 4, 8), np.uint8), np.abs(f(rows, 4))
+    attributes = {"K": depth, "N": rows, "bits": 2, "block_size": block}
+    two = [f(3, depth), packed[:, :, :4].copy(), scales.reshape(-1)]
+    check(
+        "MatMulNBits",
+        two,
+        domain=MS,
+        attributes=attributes | {"accuracy_level": 4},
+        rtol=1e-4,
+        atol=1e-4,
+        constants=(1, 2),
+    )
+    attributes["bits"] = 4
+    for zeros, groups in (
+        (np.abs(f(rows, 4)), None),
+        (None, RNG.permutation(np.arange(depth) // block).astype(np.int32)),
+    ):
+        operands = [f(3, depth), packed, scales, zeros, groups]
+        levels = [attributes | {"accuracy_level": level} for level in (0, 4)]
+        zero, four = (run_tessera("MatMulNBits", operands, domain=MS, attributes=some)[0] for some in levels)
+        np.testing.assert_array_equal(zero, four)

@@ -245,11 +245,36 @@ MUTANTS = [
     ),
 ]
 
+# Those of tsr_unpack, which a test of that module alone hunts: machines have one form of entry each.
+PLACE, WEIGHT = "a header of packed weights out of place", "a weight is not its scale times its bits"
+UNPACK = [
+    ("header_q <= 1'b1;\n      left_q <= CountBits'(HeaderBeats - 1);", "HeaderBeats - 1", "HeaderBeats", PLACE),
+    ("end else if (fire_i && left_q == '0) begin", "left_q == '0", "left_q <= 1", PLACE),
+    ("end else if (fire_i && left_q == '0) begin", "fire_i", "1'b1", PLACE),
+    ("CountBits'(Beats - 1) :", "Beats - 1", "Beats", PLACE),
+    (": CountBits'(HeaderBeats - 1);", "HeaderBeats - 1", "HeaderBeats", PLACE),
+    ("end else if (fire_i) begin\n      left_q", "fire_i", "1'b1", PLACE),
+    ("header_q <= !header_q;", "!header_q", "header_q", PLACE),
+    ("'0;\n  always_ff @(posedge clk_i) begin\n    if (begin_i)", "begin_i", "1'b0", PLACE),
+    ("if (fire_i && header_q) scales_q <=", "fire_i", "1'b1", WEIGHT),
+    ("{scales, scales_q} >> (5 * HeaderRows)", "5 * HeaderRows", "5 * HeaderRows - 5", WEIGHT),
+    ("else if (fire_i && row_ends) scales_q", "row_ends", "1'b1", WEIGHT),
+    ("else if (fire_i && row_ends) scales_q", "fire_i", "1'b1", WEIGHT),
+    ("scales_q <= scales_q >> (5 * Rows);", "5 * Rows", "5 * Rows + 5", WEIGHT),
+    ("assign row_ends = (left_q & CountBits'(RowBeats - 1)) == '0;", "RowBeats - 1", "RowBeats", WEIGHT),
+    ("~beat_data_i[4*r+:4] << (4 - k) == '0;", "4 - k", "3 - k", WEIGHT),
+    ("scales[5*r+:5] = {1'b0, beat_data_i[4*r+:4]};", "4*r", "4*(HeaderRows-1-r)", WEIGHT),
+    (".value_i({1'b0, scales_q[5*(e/BlockIn)+:5]})", "e/BlockIn", "Rows-1-e/BlockIn", WEIGHT),
+    (".by_i(weights[4*e+:4])", "4*e", "4*(e^1)", WEIGHT),
+    ("assign groups_o[8*e+:8] = product[7:0];", "product[7:0]", "product[8:1]", WEIGHT),
+]
+ALL = MUTANTS + [("tsr_unpack", *mutant) for mutant in UNPACK]
+
 
 def mutated(module, text):
     """The module's text with all its mutants; each is an expression chosen by number."""
     spots = {}
-    for number, (name, context, old, new, _) in enumerate(MUTANTS, 1):
+    for number, (name, context, old, new, _) in enumerate(ALL, 1):
         if name != module:
             continue
         if text.count(context) != 1:
@@ -267,17 +292,16 @@ def mutated(module, text):
 def main():
     source, output = map(pathlib.Path, sys.argv[1:])
     output.mkdir(parents=True, exist_ok=True)
-    chosen = {mutant[0] for mutant in MUTANTS}
+    chosen = {mutant[0] for mutant in ALL}
     for path in sorted(source.glob("*.sv")):
         text = path.read_text()
         (output / path.name).write_text(mutated(path.stem, text) if path.stem in chosen else text)
     (output / "tsr_mutant_pkg.sv").write_text(
         'package tsr_mutant_pkg;\n  import "DPI-C" function int tsr_mutant();\nendpackage\n'
     )
-    rows = "".join(
-        f'    {{"{name}", R"({" ".join(context.split())})", "{text}"}},\n' for name, context, _, _, text in MUTANTS
-    )
-    (output / "mutants.inc").write_text(rows)
+    row = lambda name, context, old, new, text: f'    {{"{name}", R"({" ".join(context.split())})", "{text}"}},\n'
+    (output / "mutants.inc").write_text("".join(row(*mutant) for mutant in MUTANTS))
+    (output / "unpack_mutants.inc").write_text("".join(row(*mutant) for mutant in ALL[len(MUTANTS) :]))
 
 
 if __name__ == "__main__":

@@ -22,11 +22,13 @@ class ExportedDecoder:
         packed=True,
         seed=1,
         opset=21,
+        accuracy=None,
         **attention,
     ):
         self.rng = np.random.default_rng(seed)
         self.layers, self.heads, self.groups, self.size, self.words = layers, heads, groups, size, words
         self.bits, self.block, self.packed, self.opset, self.attributes = bits, block, packed, opset, attention
+        self.accuracy = {} if accuracy is None else {"accuracy_level": accuracy}
         self.width = heads * size
         self.nodes, self.constants = [], []
 
@@ -51,7 +53,7 @@ class ExportedDecoder:
             operands.append(self.constant(zeros.reshape(-1).astype(np.uint8)))
         if bias:
             operands += ["", self.constant(self.rng.standard_normal(rows).astype(np.float32) / 8)]
-        attributes = {"K": depth, "N": rows, "bits": self.bits, "block_size": self.block}
+        attributes = {"K": depth, "N": rows, "bits": self.bits, "block_size": self.block, **self.accuracy}
         return self.node("MatMulNBits", operands, domain=MS, **attributes)
 
     def gain(self):

@@ -4,6 +4,7 @@ in every element; on a machine with packed_weights its weights take about half o
 
 import _tessera
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tessera.quantization import four_bits
@@ -11,6 +12,7 @@ from tessera.quantization import four_bits
 import tessera
 from tests.oracle import oracle
 from tests.system.decoder import Decoder, empty_past
+from tests.system.exported_decoder import ExportedDecoder
 from tests.system.test_binding import decode
 
 PACKED = "packed_weights = 1\n"
@@ -120,3 +122,93 @@ def test_what_is_refused(tmp_path, options, words):
     data = np.zeros((2, 24, 9, 9), np.float32)
     with pytest.raises(tessera.Error, match=words):
         tessera.quantize(network(1), data, engine="onnxruntime", config=machine(tmp_path), **options)
+
+
+def product_in_blocks(block, zeros, lead, depth=96, rows=40, seed=1):
+    """A MatMulNBits of 4 bits with accuracy_level 4."""
+    rng, blocks = np.random.default_rng(seed), -(-depth // block)
+    tensors = {
+        "w": rng.integers(0, 256, (rows, blocks, block // 2)).astype(np.uint8),
+        "s": rng.uniform(0.01, 0.02, rows * blocks).astype(np.float32),
+    }
+    if zeros:
+        tensors["z"] = rng.integers(0, 256, rows * -(-blocks // 2)).astype(np.uint8)
+    attributes = {"K": depth, "N": rows, "bits": 4, "block_size": block, "accuracy_level": 4}
+    node = helper.make_node("MatMulNBits", ["x", *tensors], ["y"], "product", domain="com.microsoft", **attributes)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (*lead, depth))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in tensors.items()],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("lead, shape", [((1,), (1,)), (("batch", 3), (2, 3)), ((2, 2, 5), (2, 2, 5))])
+def test_products_in_blocks(tmp_path, block, zeros, lead, shape):
+    """The exporter's own integers, block by block, on the NPU: as ONNX Runtime but for the order of floats."""
+    data, config = product_in_blocks(block, zeros, lead), machine(tmp_path)
+    feeds = {"x": np.random.default_rng(3).standard_normal((*shape, 96)).astype(np.float32)}
+    want = onnxruntime.InferenceSession(data).run(None, feeds)[0]
+    exact = tessera.Session(data, "reference").run(None, feeds)[0]
+    assert np.abs(exact - want).max() < 1e-5 * np.abs(want).max()
+    read = {}
+    for name in ("npu64", config):
+        session = tessera.Session(data, "sysc", name)
+        assert np.array_equal(session.run(None, feeds)[0], exact)
+        assert {layer.op for layer in session.stats().layers if layer.placement == "npu"} == {"MatMulInteger"}
+        read[name] = session.stats()["dram_read_bytes"]
+    assert np.array_equal(tessera.Session(data, "rtl", "npu64").run(None, feeds)[0], exact)
+    assert read[config] < 0.9 * read["npu64"]
+
+
+def test_an_exported_decoder_in_blocks():
+    """A decoder as it is exported: its products with weights are the NPU's, and its logits ONNX Runtime's."""
+    decoder = ExportedDecoder(do_rotary=1, accuracy=4)
+    data = decoder.model()
+    feeds = decoder.feeds(np.random.default_rng(2).integers(0, decoder.words, (1, 6)))
+    want = onnxruntime.InferenceSession(data).run(None, feeds)[0]
+    session = tessera.Session(data, "fsim", "npu64")
+    names = [port.name for port in session.get_outputs()]
+    got = dict(zip(names, session.run(None, feeds)))["logits"]
+    products = [layer for layer in session.stats().layers if layer.placement == "npu"]
+    assert len({layer.name for layer in products}) == 11 and {layer.op for layer in products} == {"MatMulInteger"}
+    assert np.abs(got - want).max() < 1e-3 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT8", "UINT8"])
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+def test_dequantised_blocks(kind, op):
+    """With close numerics what ONNX Runtime makes of them by default; else floats, as with its accuracy level 0."""
+    rng, (depth, rows, block) = np.random.default_rng(4), (80, 24, 32)
+    low, high = {"INT4": (-8, 8), "UINT4": (0, 16), "INT8": (-128, 128), "UINT8": (0, 256)}[kind]
+    integers = lambda name, *shape: helper.make_tensor(
+        name, getattr(TensorProto, kind), shape, rng.integers(low, high, shape).reshape(-1).tolist()
+    )
+    scales = rng.uniform(0.01, 0.02, (3, rows)).astype(np.float32)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=0, block_size=block),
+        helper.make_node(op, ["x", "d"], ["y"], "product"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, depth))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [integers("w", depth, rows), numpy_helper.from_array(scales, "s"), integers("z", 3, rows)],
+    )
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    feeds = {"x": rng.standard_normal((3, depth)).astype(np.float32)}
+    for numerics, level in (("close", None), ("exact", "0")):
+        options = onnxruntime.SessionOptions()
+        if level:
+            options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", level)
+        want = onnxruntime.InferenceSession(data, options).run(None, feeds)[0]
+        session = tessera.Session(data, "fsim", "npu64", numerics=numerics)
+        got = session.run(None, feeds)[0]
+        assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
+        assert any(layer.placement == "npu" for layer in session.stats().layers) == (numerics == "close")
