@@ -203,4 +203,52 @@ def elements(rng):
     return drawn, tensors
 
 
-KINDS = {"contraction": contraction, "window": window, "elements": elements}
+def sums(rng):
+    """(operator, tensors): sums of products, of squares, of distances and of windows, with constants of any size, added
+    and subtracted; the largest ones and the absolute values of such; then a scale, a shift or a division."""
+    rows, columns, inner, other = (int(v) for v in rng.integers(1, 9, 4))
+    x, u = tensor(rng, (rows + 2, inner)), tensor(rng, (rows, other))
+    y = tensor(rng, (columns, inner), rng.random() < 0.5)
+    largest = int(rng.choice([20, 127, 255, 300, 900]))
+    weights = rng.integers(-largest, largest + 1, (columns, inner))
+    taps = rng.integers(-9, 10, (3, other))
+    bias = rng.integers(-2000, 2000, columns)
+    picks = [int(v) for v in rng.integers(0, 7, int(rng.integers(1, 4)))]
+    signs = [int(v) for v in rng.choice([1, 1, -1, 2], len(picks))]
+    around, last = (
+        str(rng.choice(["none", "none", "abs", "each", "max"])),
+        str(rng.choice(["scale", "shift", "divide"])),
+    )
+    divisor, addend = int(rng.integers(2, 3000)), int(rng.integers(-20, 20))
+
+    @tile.operator
+    def drawn(n, x, u, y):
+        i, j = n.axes(rows, columns)
+        k, m = n.reduce_axes(inner, other)
+        d = n.reduce_axes(3)
+        difference = x[i, k] - y[j, k]
+        terms = [
+            lambda: n.sum(x[i, k] * y[j, k], over=k),
+            lambda: n.sum(x[i, k] * n.constant(weights)[j, k], over=k) + n.constant(bias)[j],
+            lambda: n.sum(x[i + d, k] * n.constant(weights[:3])[(d * 2) % min(columns, 3), k], over=(d, k)),
+            lambda: n.sum(u[i, m] * u[i, m], over=m),
+            lambda: n.sum(difference * difference, over=k),
+            lambda: n.sum(n.minimum(abs(difference), 200), over=k),
+            lambda: n.sum((u[i, m] - 3) * n.constant(taps)[2, m], over=m) + u[i, 0],
+        ]
+        parts = [terms[pick]() * sign for pick, sign in zip(picks, signs, strict=True)]
+        if around == "each":
+            parts = [abs(one) for one in parts]
+        total = parts[0]
+        for one in parts[1:]:
+            total = n.maximum(total, one) if around == "max" else total + one
+        total = abs(total) if around == "abs" else total
+        if last == "scale":
+            return n.compute("int8", (i, j), n.requantise(total, 1 / divisor, zero=addend))
+        quotient = total >> int(np.log2(divisor)) if last == "shift" else total // divisor
+        return n.compute("int8", (i, j), n.clip(quotient + addend, -128, 100))
+
+    return drawn, [x, u, y]
+
+
+KINDS = {"contraction": contraction, "window": window, "elements": elements, "sums": sums}

@@ -4,7 +4,9 @@ and the greatest integer that it can be."""
 
 import copy
 import dataclasses
+import functools
 import itertools
+import math
 
 import numpy as np
 
@@ -140,7 +142,7 @@ class Expression:
         return binary("sub", 0, self)
 
     def __abs__(self):
-        return binary("max", self, -self)
+        return Number(abs(self.value)) if isinstance(self, Number) else Apply("abs", [self])
 
     def __bool__(self):
         return errors.refuse(f"{self} has no truth in Python; where(condition, a, b) chooses between elements")
@@ -180,6 +182,7 @@ FUNCTIONS = {
     "mod": np.mod,
     "shift": np.right_shift,
     "less": np.less,
+    "abs": np.abs,
     "max": np.maximum,
     "min": np.minimum,
     "where": lambda condition, a, b: np.where(condition != 0, a, b),
@@ -199,6 +202,9 @@ class Apply(Expression):
             return (0, 1)
         if name == "mod":
             return (0, ranges[1][1] - 1)
+        if name == "abs":
+            ((low, high),) = ranges
+            return (max(0, low, -high), max(-low, high))
         if name == "where":
             return (min(ranges[1][0], ranges[2][0]), max(ranges[1][1], ranges[2][1]))
         if name in ("max", "min"):
@@ -243,8 +249,7 @@ class Reduce(Expression):
     """The sum, the largest or the smallest of `body` over loops."""
 
     def __init__(self, kind, body, over):
-        count = int(np.prod([loop.extent for loop in over], dtype=np.int64))
-        low, high = (body.range[0] * count, body.range[1] * count) if kind == "sum" else body.range
+        low, high = sum_range(body, over) if kind == "sum" else body.range
         super().__init__([body], (low, high))
         self.kind, self.over = kind, tuple(over)
         self.loops = [loop for loop in self.loops if loop not in self.over]
@@ -257,6 +262,34 @@ class Reduce(Expression):
 
     def __str__(self):
         return f"{self.kind}({self.body}, over={', '.join(loop.name for loop in self.over)})"
+
+
+def factors_of(expression):
+    if isinstance(expression, Apply) and expression.name == "mul":
+        return [one for child in expression.children for one in factors_of(child)]
+    return [expression]
+
+
+def sum_range(body, over):
+    """The least and the greatest sum: constants among the factors count with their values."""
+    from .meaning import values_of
+
+    factors = factors_of(body)
+    fixed = [one for one in factors if one.constant and one.loops]
+    count = math.prod(loop.extent for loop in over)
+    if not fixed:
+        return body.range[0] * count, body.range[1] * count
+    low, high = 1, 1
+    for one in factors:
+        if one not in fixed:
+            ends = [a * b for a in (low, high) for b in one.range]
+            low, high = min(ends), max(ends)
+    loops = list(dict.fromkeys(loop for one in fixed for loop in one.loops))
+    values = functools.reduce(np.multiply, (values_of(one, loops) for one in fixed))
+    axes = tuple(axis for axis, loop in enumerate(loops) if loop in over)
+    times = count // math.prod(loops[axis].extent for axis in axes)
+    least, most = (pick(values * low, values * high).sum(axis=axes) * times for pick in (np.minimum, np.maximum))
+    return int(least.min()), int(most.max())
 
 
 def with_loops(expression, new):
@@ -314,3 +347,39 @@ def walk(expression):
     for child in expression.children:
         yield from walk(child)
     yield expression
+
+
+def replaced(expression, part, by):
+    """A copy in which `by` stands for `part`. What stands in several places is one copy."""
+    copies = {id(part): by}
+
+    def copied(one):
+        if id(one) not in copies:
+            children = tuple(copied(child) for child in one.children)
+            copies[id(one)] = one
+            if any(child is not before for child, before in zip(children, one.children, strict=True)):
+                made = copies[id(one)] = copy.copy(one)
+                made.children = children
+                made.loops = list(dict.fromkeys(itertools.chain.from_iterable(child.loops for child in children)))
+                if isinstance(one, Reduce):
+                    made.loops = [loop for loop in made.loops if loop not in one.over]
+                if isinstance(one, Requantise) and isinstance(one.scale, Expression):
+                    made.loops = list(dict.fromkeys([*made.loops, *one.scale.loops]))
+        return copies[id(one)]
+
+    return copied(expression)
+
+
+def identity(expression):
+    """The same text for two expressions that are the same function of the same elements."""
+    if isinstance(expression, Load):
+        places = [
+            id(one) if one.table is not None else (sorted((id(loop), n) for loop, n in one.terms.items()), one.constant)
+            for one in expression.positions
+        ]
+        return f"{id(expression.source.root)}.{expression.source.pad}.{places}"
+    if isinstance(expression, Number):
+        return f"number {expression.value}"
+    if isinstance(expression, Apply):
+        return f"{expression.name}({', '.join(identity(child) for child in expression.children)})"
+    return f"at {id(expression)}"

@@ -8,7 +8,7 @@ from .errors import KernelError
 from .expressions import Load, fits
 from .meaning import values_of
 
-OPERATORS = {"add": "Add", "sub": "Sub", "mul": "Mul", "max": "Max", "min": "Min"}
+OPERATORS = {"add": "Add", "sub": "Sub", "mul": "Mul", "max": "Max", "min": "Min", "abs": "Abs"}
 REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
 
 
@@ -87,7 +87,8 @@ class Plain:
         if expression.kind == "sum":
             try:
                 found = self.reduced(expression, 1)
-                return self.unfolded(found, found.value, loops)
+                if found is not None:
+                    return self.unfolded(found, found.value, loops)
             except KernelError:
                 pass
         over = list(expression.over)
