@@ -17,13 +17,14 @@ import math
 
 import numpy as np
 
-from .expressions import Apply, Load, Number, Reduce, Source, byte_of, fits, identity, walk
+from .expressions import LIMITS, Apply, Load, Number, Reduce, Source, byte_of, fits, identity, walk
 from .graphs import Value
 from .loops import Loop, Position
 from .meaning import values_of
 
 MOST_WINDOWS = 2
 LARGEST = 127  # of an int8
+SHORT_RUN = 24  # bytes: LOAD takes about as long for each shorter one
 MOST_PARTS = 16  # of a constant factor
 
 
@@ -234,14 +235,35 @@ class Contractions:
         return parts, 0, "int8", times
 
     def repeated(self, data, part):
-        """The data with an axis in front along which it is the same."""
+        """The data with an axis more, along which it is the same: in front, or, where runs of bytes would be short, in
+        front of the last axis, by a product with ones."""
         whole = self.values[data.source.root]
-        value = self.graph.reshape(whole, [1, *whole.shape])
-        source = Source(data.source.name, whole.dtype, (part.extent, *whole.shape))
-        self.values[source] = self.graph.expand(value, source.shape)
+        channels = whole.shape[-1] if whole.shape else SHORT_RUN
+        positions = list(data.positions)
+        if channels >= SHORT_RUN:
+            value = self.graph.reshape(whole, [1, *whole.shape])
+            value = self.graph.expand(value, (part.extent, *whole.shape))
+            positions.insert(0, part.position())
+        else:
+            pixels = math.prod(whole.shape[:-1])
+            ones = self.graph.constant(np.tile(np.eye(channels, dtype=np.int8), part.extent))
+            zeros = [self.graph.constant(np.zeros((), one)) for one in (whole.dtype, np.int8)]
+            value = self.graph.reshape(whole, [pixels, channels])
+            value = self.graph.node("MatMulInteger", [value, ones, *zeros], "int32", [pixels, part.extent * channels])
+            value = self.as_bytes_of_sums(value, whole.dtype)
+            value = self.graph.reshape(value, [*whole.shape[:-1], part.extent, channels])
+            positions.insert(len(positions) - 1, part.position())
+        source = Source(data.source.name, whole.dtype, value.shape)
+        self.values[source] = value
         if data.source.pad is not None:
             source = source.padded(data.source.pad)
-        return Load(source, (part.position(), *data.positions))
+        return Load(source, tuple(positions))
+
+    def as_bytes_of_sums(self, value, dtype):
+        low, high = LIMITS[dtype]
+        numbers = {"axis": len(value.shape) - 1, "zero": 0, "low": low, "high": high, "unsigned": int(dtype == "uint8")}
+        scale = self.graph.constant(np.ones(1, np.float32))
+        return self.graph.node("Requantise", [value, scale], dtype, value.shape, "ai.tessera", **numbers)
 
     @staticmethod
     def beside(data, groups, over):

@@ -202,6 +202,9 @@ class Gathering:
                 continue
             for part in clipped_parts(one.array):
                 pieces.append(self.ordered((one.sides[0], (part, one.loops)), one))
+        if not pieces:  # it is 0
+            zero = (np.zeros_like(term.array), term.loops)
+            pieces.append(self.ordered((term.sides[0].of(np.zeros(256, np.int64)), zero), term))
         bias = None
         for array, loops in biases:
             source = Source("bias", "int64", array.shape, array=array)
