@@ -213,7 +213,7 @@ def sums(rng):
     weights = rng.integers(-largest, largest + 1, (columns, inner))
     taps = rng.integers(-9, 10, (3, other))
     bias = rng.integers(-2000, 2000, columns)
-    picks = [int(v) for v in rng.integers(0, 7, int(rng.integers(1, 4)))]
+    picks = [int(v) for v in rng.integers(0, 9, int(rng.integers(1, 4)))]
     signs = [int(v) for v in rng.choice([1, 1, -1, 2], len(picks))]
     around, last = (
         str(rng.choice(["none", "none", "abs", "each", "max"])),
@@ -235,6 +235,8 @@ def sums(rng):
             lambda: n.sum(difference * difference, over=k),
             lambda: n.sum(n.minimum(abs(difference), 200), over=k),
             lambda: n.sum((u[i, m] - 3) * n.constant(taps)[2, m], over=m) + u[i, 0],
+            lambda: n.sum((x[i, k] - u[i, 0]) * (x[i, k] - u[i, 0]) + y[j, k], over=k),
+            lambda: n.sum(n.where(n.value(k) == j, x[i, k], 0) * 3 + (k < j), over=(k, d)),
         ]
         parts = [terms[pick]() * sign for pick, sign in zip(picks, signs, strict=True)]
         if around == "each":

@@ -99,7 +99,8 @@ class Contractions:
         squared = len(moving) > 1 and len({identity(one) for one in moving}) == 1
         if squared and (len(moving) > 2 or fixed or number != 1 or self.slides(moving[0], expression.over)):
             return self.function_sum(expression, factor)
-        if len(moving) > 2 or (len(moving) == 2 and (fixed or number != 1)):
+        apart = any(loop.extent > 1 and all(loop not in one.loops for one in moving) for loop in expression.over)
+        if len(moving) > 2 or (len(moving) == 2 and (fixed or number != 1 or apart)):
             return None
         if len(moving) == 2 and byte_of(expression.body.range) and set(moving[0].loops) == set(moving[1].loops):
             moving = [expression.body]  # no product of matrices: bytes of the vector unit
@@ -486,8 +487,6 @@ class Contractions:
             value, loops = self.axes_of(data)
             sides.append([value, loops, zero])
         for loop in over:
-            if loop not in sides[0][1] and loop not in sides[1][1]:
-                expression.fail(f"does not depend on {loop.name}; leave it out and multiply the scale")
             for side in sides:
                 if loop not in side[1]:  # the same element again
                     value = self.graph.reshape(side[0], [*side[0].shape, 1])

@@ -38,6 +38,7 @@ class Source:
     made: object = None
     pad: int | None = None
     padded_from: object = None  # the same without pad
+    number: bool = False  # of loops alone: its name says all
 
     @property
     def root(self):
@@ -138,6 +139,14 @@ class Expression:
     def __ge__(self, other):
         return 1 - binary("less", self, other)
 
+    def __eq__(self, other):
+        return binary("equal", self, other)
+
+    def __ne__(self, other):
+        return 1 - binary("equal", self, other)
+
+    __hash__ = object.__hash__
+
     def __neg__(self):
         return binary("sub", 0, self)
 
@@ -170,10 +179,12 @@ class Load(Expression):
         return (id(self.source.root), self.source.pad, tuple(str(one) for one in self.positions))
 
     def __str__(self):
+        if self.source.number:
+            return self.source.name
         return f"{self.source.name}[{', '.join(map(str, self.positions))}]"
 
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shift": ">>", "less": "<"}
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shift": ">>", "less": "<", "equal": "=="}
 FUNCTIONS = {
     "add": np.add,
     "sub": np.subtract,
@@ -182,6 +193,7 @@ FUNCTIONS = {
     "mod": np.mod,
     "shift": np.right_shift,
     "less": np.less,
+    "equal": np.equal,
     "abs": np.abs,
     "max": np.maximum,
     "min": np.minimum,
@@ -198,7 +210,7 @@ class Apply(Expression):
 
     @staticmethod
     def _range(name, ranges):
-        if name == "less":
+        if name in ("less", "equal"):
             return (0, 1)
         if name == "mod":
             return (0, ranges[1][1] - 1)
@@ -281,7 +293,7 @@ def sum_range(body, over):
         return body.range[0] * count, body.range[1] * count
     low, high = 1, 1
     for one in factors:
-        if one not in fixed:
+        if not (one.constant and one.loops):
             ends = [a * b for a in (low, high) for b in one.range]
             low, high = min(ends), max(ends)
     loops = list(dict.fromkeys(loop for one in fixed for loop in one.loops))
@@ -317,12 +329,26 @@ def bound_apart(expression, over):
     return made
 
 
+def number_of(position):
+    """The number of an iteration, or another integer function of loops, as a constant."""
+    if not position.loops:
+        return Number(int(position.values()))
+    array = position.values()
+    source = Source(str(position), "int64", array.shape, array=array, number=True)
+    return Load(source, tuple(loop.position() for loop in position.loops))
+
+
 def as_expression(value):
     if isinstance(value, Expression):
         return value
     if isinstance(value, Loop | Position):
-        errors.refuse(f"{value} is a position; values come from tensors (constant(numpy.arange(n))[loop] is one)")
+        return number_of(value.position())
     number = integer_of(value)
+    if isinstance(value, bool | np.bool_):
+        errors.refuse(
+            f"a comparison is {value} for all elements; loops are compared by <, <=, > and >=, and by == with an "
+            "element or with n.value(loop)"
+        )
     if number is None:
         errors.refuse(
             f"an expression is made of integers and elements of tensors, not of {value!r}; scales stand in "

@@ -19,7 +19,6 @@ from .meaning import values_of
 MOST_PIECES = 64
 LEAST, MOST = -128, 127
 BASE = 127
-FEW = 8  # of a constant: a factor in parts of BASE takes fewer pieces
 
 
 @dataclasses.dataclass
@@ -147,13 +146,18 @@ class Gathering:
         for loop in over:  # in no factor: as often as it goes
             if all(loop not in side.loops for side in sides) and loop not in fixed.loops:
                 fixed = fixed * loop.extent
+        over = [loop for loop in over if loop in fixed.loops or any(loop in side.loops for side in sides)]
         return Term(sides, values_of(fixed, fixed.loops), list(fixed.loops), over)
 
     def roles(self, terms, result, channels):
         """Loops of matrices, of rows, of columns. Tells the terms which of their factors has the rows."""
+        factors = [loops for term in terms for loops in term.loops_of_factors()]
+        alike = {}  # loops that are in the same factors have the same role
+        for loop in result:
+            alike.setdefault((*(loop in loops for loops in factors), loop in channels), []).append(loop)
         best = None
-        for roles in itertools.product("crm", repeat=len(result)):
-            of = dict(zip(result, roles, strict=True))
+        for roles in itertools.product("crm", repeat=len(alike)):
+            of = {loop: role for some, role in zip(alike.values(), roles, strict=True) for loop in some}
             cost = (
                 sum(of.get(loop, "c") != "c" for loop in channels),
                 math.prod(loop.extent for loop, role in of.items() if role == "m"),
@@ -239,9 +243,13 @@ class Gathering:
                 missing = math.prod(loop.extent for loop in term.over if loop not in term.loops)
                 biases.append((term.array.sum(axis=axes) * (middle * missing), kept))
                 return [with_side(wide.values - middle)]
-        if len(term.sides) == 1 and max(-low, high) > 2 * BASE and abs(term.array).max() <= FEW:
-            whole = np.rint(wide.values / BASE).astype(np.int64)
-            return [with_side(whole, term.array * BASE), with_side(wide.values - whole * BASE)]
+        if len(term.sides) == 1:
+            most = int(abs(term.array).max())
+            base = max(1, BASE // max(1, most))  # a digit times its constant is one product, the rest another one
+            bytes_of = lambda largest: -(-largest // BASE)
+            if base > 1 and bytes_of(-(-max(-low, high) // base)) + 1 < bytes_of(max(-low, high)):
+                whole = np.rint(wide.values / base).astype(np.int64)
+                return [with_side(whole, term.array * base), with_side(wide.values - whole * base)]
         part = np.clip(wide.values, -BASE if high > MOST else LEAST, MOST)
         return [with_side(part), with_side(wide.values - part)]
 

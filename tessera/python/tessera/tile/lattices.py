@@ -174,6 +174,18 @@ class Lattices:
             return whole, larger
         return None
 
+    def equality(self, path):
+        """(== of two bytes on the way to a join, whether the sign of their difference is 0); None where there is
+        none."""
+        for one in path:
+            if named(one, "equal"):
+                sign = Apply("min", [Apply("max", [Apply("sub", one.children), Number(-1)]), Number(1)])
+                sign.where = one.where
+                whole = Apply("equal", [self.alias(sign), Number(0)])
+                whole.where = one.where
+                return one, whole
+        return None
+
     # --- shifts and divisions of sums
 
     @staticmethod

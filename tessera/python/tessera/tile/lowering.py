@@ -4,7 +4,9 @@ result is. Leaves: an ONNX graph of integer operators. Method: an expression is 
 table, what two bytes decide a function of pairs; sums of products become convolutions and products of matrices by which
 loops their factors have, and other reductions windows. What the machine has no form for is refused with its line."""
 
+import functools
 import math
+import operator
 
 import numpy as np
 
@@ -118,30 +120,41 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
 
     def multiplied_out(self, expression, sign):
         """(factor, sum) of a sum: itself where its factors are bytes, else one for each product of their terms."""
-        factors = list(self.factors(expression.body))
-        if all(one.constant or self.is_factor(one) for one in factors):
+        if all(one.constant or self.is_factor(one) for one in self.factors(expression.body)):
             yield sign, expression
             return
-        products = [(sign, [])]
-        for one in factors:
-            apart = [(1, one)] if one.constant or self.is_factor(one) else list(self.terms(one, 1))
-            products = [(a * b, [*some, part]) for a, some in products for b, part in apart]
-        if len(products) == 1:
+        parts = self.products_of(expression.body)
+        if not parts or (len(parts) == 1 and identity(parts[0][1]) == identity(expression.body)):
             yield sign, expression
             return
+        for number, body in parts:
+            part = Reduce("sum", body, expression.over)
+            part.where = body.where = expression.where
+            yield sign * number, part
+
+    def products_of(self, expression):
+        """[(number, product of factors)] whose sum it is."""
         numbers, bodies = {}, {}
-        for number, some in products:
-            key = tuple(sorted(identity(one) for one in some))
+        for number, factors in self.flattened(expression):
+            key = tuple(sorted(identity(one) for one in factors))
             numbers[key] = numbers.get(key, 0) + number
-            bodies[key] = some
-        for key, some in bodies.items():
-            body = some[0]
-            for one in some[1:]:
-                body = body * one
-            if numbers[key] != 0:
-                part = Reduce("sum", body, expression.over)
-                part.where = body.where = expression.where
-                yield numbers[key], part
+            bodies[key] = functools.reduce(operator.mul, factors) if factors else Number(1)
+            bodies[key].where = expression.where
+        return [(numbers[key], body) for key, body in bodies.items() if numbers[key] != 0]
+
+    def flattened(self, expression):
+        """[(number, [factors])] whose sum it is, where no factor is a sum itself, if it can be."""
+        products = [(1, [])]
+        for one in self.factors(expression):
+            apart = [(1, [one])]
+            if isinstance(one, Number):
+                apart = [(one.value, [])]
+            elif not one.constant and not self.is_factor(one):
+                terms = list(self.terms(one, 1))
+                if len(terms) > 1 or terms[0][1] is not one:
+                    apart = [(a * b, some) for a, term in terms for b, some in self.flattened(term)]
+            products = [(a * b, [*some, *more]) for a, some in products for b, more in apart]
+        return products
 
     def is_factor(self, expression):
         """Whether GEMM takes it: a byte, or one minus a zero point."""
@@ -216,6 +229,8 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
             value = self.blended(expression, loops)
             if value is not None:
                 return value
+            expression = self.without_choices(expression)
+            leaves = self.leaves(expression)
             expression = self.with_fewer(expression, leaves)
             leaves = self.leaves(expression)
         if len(leaves) == 1:
@@ -349,7 +364,7 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
             inner, low, high = self.clipped(expression)
             scale, bounds = 1.0, (0, max(low, expression.range[0]), min(high, expression.range[1]))
         parts, bias = [], None
-        for factor, one in self.terms(inner, 1):
+        for factor, one in self.products_of(inner) if products else self.terms(inner, 1):
             if one.constant:
                 one = one if factor == 1 else one * factor
                 bias = one if bias is None else bias + one
@@ -379,7 +394,7 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
 
     def products_added(self, expression, inner, bounds, loops):
         """A byte of products of two bytes, added: element by element a product of two matrices."""
-        terms = list(self.terms(inner, 1))
+        terms = self.products_of(inner)
         fixed = [bounds[1], *(one for _, one in terms if one.constant)]
         channels = [loop for one in fixed if isinstance(one, Expression) for loop in one.loops]
         found, bias = self.gathered(inner, [term for term in terms if not term[1].constant], channels)
@@ -488,6 +503,24 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
         """Where an operand is what it never is, an entry has no meaning."""
         return np.clip(entries, *LIMITS[dtype]).astype(np.uint8).view(dtype)
 
+    def without_choices(self, expression):
+        """The same with where(bit, a, b) of bytes as where(bit, a, 0) + where(bit, 0, b)."""
+        for one in walk(expression):
+            if not (isinstance(one, Apply) and one.name == "where" and is_bit(one.children[0])) or one.constant:
+                continue
+            bit, *sides = one.children
+            numbers = any(isinstance(side, Number) for side in sides)
+            if numbers or not byte_of(one.range) or not all(byte_of(side.range) for side in sides):
+                continue
+            bit = bit if bit.constant or self.is_leaf(bit) else self.alias(bit)
+            parts = [Apply("where", [bit, sides[0], Number(0)]), Apply("where", [bit, Number(0), sides[1]])]
+            for part in parts:
+                part.where = one.where
+            whole = Apply("add", [self.alias(part) for part in parts])
+            whole.where, whole.range = one.where, one.range
+            expression = replaced(expression, one, whole)
+        return expression
+
     def with_fewer(self, expression, leaves):
         """The same with parts in the place of which tensors stand, so that two are left."""
         while len(leaves) > 2:
@@ -526,7 +559,7 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
     def pairs_of(self, expression, leaves, loops, dtype):
         """The join as small as a byte holds, and what is around it as a table."""
         path = self.path_to_join(expression)
-        if (found := self.distance(path)) is not None:
+        if (found := self.distance(path) or self.equality(path)) is not None:
             return self.bytes(replaced(expression, *found), loops, dtype)
         at = next((one for one in reversed(path) if byte_of(one.range)), expression)
         if at is not expression and len(self.leaves(replaced(expression, at, Alias(at, None, at.loops)))) == 1:
@@ -616,23 +649,35 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
         if kind == "less":
             low, high = max(low, 0), min(high, 1)
         lines = [self.line_of(self.side_of(join, leaf), leaf) or (1, 0) for leaf in leaves]
-        if kind == "where" and join.children[0].range in ((0, 0), (0, 1), (1, 1)):  # or 0
-            kept, other = (isinstance(one, Number) and one.value == 0 for one in join.children[:0:-1])
-            if kept or other:
+        if kind == "where" and is_bit(join.children[0]):  # bit * (value - other) + other
+            number = next((one for one in join.children[:0:-1] if isinstance(one, Number)), None)
+            if number is not None:
                 kind = "mul"
-            if other and not kept:
                 condition = 0 if self.decides(leaves[0], join.children[0]) else 1
-                lines[condition] = (-lines[condition][0], 1 - lines[condition][1])
+                if number is join.children[1]:
+                    lines[condition] = (-lines[condition][0], 1 - lines[condition][1])
+                lines[1 - condition] = (lines[1 - condition][0], lines[1 - condition][1] - number.value)
+                offset += scale * number.value
         (a, c), (b, d) = lines
         bounds = {"low": max(low, -512), "high": min(high, 511), "zero": zero}
         if kind == "mul" and a and b and c % a == 0 and d % b == 0:
-            return {"kind": "mul", "rx": float(scale * a * b), "zx": -c // a, "zy": -d // b} | bounds
+            return {
+                "kind": "mul",
+                "rx": float(scale * a * b),
+                "zx": -c // a,
+                "zy": -d // b,
+                "f": float(offset),
+            } | bounds
         signs = [1, 1]
         if kind in ("sub", "less"):
             signs = [1, -1] if self.decides(leaves[0], join.children[0]) == (kind == "sub") else [-1, 1]
         addend = scale * (c * signs[0] + d * signs[1]) + offset
         factors = {"rx": scale * a * signs[0], "ry": scale * b * signs[1], "f": addend}
         return {"kind": "add"} | {name: float(value) for name, value in factors.items()} | bounds
+
+
+def is_bit(expression):
+    return expression.range in ((0, 0), (0, 1), (1, 1))
 
 
 def quotient(expression):

@@ -51,8 +51,8 @@ class Plain:
         name = expression.name
         if name in OPERATORS:
             return self.join(OPERATORS[name], values)
-        if name == "less":
-            return self.cast(self.join("Less", values, "bool"), "int32")
+        if name in ("less", "equal"):
+            return self.cast(self.join(name.capitalize(), values, "bool"), "int32")
         if name == "where":
             condition = self.join("Equal", [values[0], self.number(0)], "bool")
             return self.join("Where", [condition, values[2], values[1]])
