@@ -363,6 +363,12 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
         else:
             inner, low, high = self.clipped(expression)
             scale, bounds = 1.0, (0, max(low, expression.range[0]), min(high, expression.range[1]))
+            if (divided := quotient(inner)) is not None:
+                low, high = (one - divided[2] for one in bounds[1:])
+                found = self.divided(*divided[:2], low, high)
+                if found is None:
+                    return None
+                (inner, scale), bounds = found, (divided[2], low, high)
         parts, bias = [], None
         for factor, one in self.products_of(inner) if products else self.terms(inner, 1):
             if one.constant:
@@ -524,17 +530,12 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
     def with_fewer(self, expression, leaves):
         """The same with parts in the place of which tensors stand, so that two are left."""
         while len(leaves) > 2:
-            part = next(
-                (
-                    one
-                    for one in walk(expression)
-                    if one is not expression
-                    and not self.is_leaf(one)
-                    and byte_of(one.range)
-                    and len(self.leaves(one)) == 2
-                ),
-                None,
-            )
+            parts = [
+                (one, len(self.leaves(one)))
+                for one in walk(expression)
+                if one is not expression and not self.is_leaf(one) and byte_of(one.range)
+            ]
+            part = min((one for one in parts if 1 < one[1] < len(leaves)), key=lambda one: one[1], default=(None, 0))[0]
             if part is None:
                 texts = ", ".join(str(one) for one in leaves[:3])
                 expression.fail(
