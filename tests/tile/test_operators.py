@@ -286,7 +286,8 @@ def second_best(n, x):
 def mixed(n, x, y):
     """One of two, where their signs differ."""
     i, j = n.axes(*x.shape)
-    return n.compute("int8", (i, j), n.where((x[i, j] > 0) != (y[i, j] > 0), x[i, j], y[i, j]))
+    differ = ((x[i, j] > 0) & ~(y[i, j] > 0)) | ((x[i, j] <= 0) & (y[i, j] > 0))
+    return n.compute("int8", (i, j), n.where(differ, x[i, j], np.minimum(y[i, j], np.int64(127))))
 
 
 def wide(values):
@@ -432,7 +433,22 @@ def test_errors_name_the_line_and_the_term():
         i, j = n.axes(4, 5)
         return n.compute("int8", (i, j), x[i, j] if x[i, j] > 0 else y[i, j])
 
+    def numpys(n, x, y, z):
+        i, j = n.axes(4, 5)
+        return n.compute("int8", (i, j), np.sqrt(x[i, j]))
+
+    def bits(n, x, y, z):
+        i, j = n.axes(4, 5)
+        return n.compute("int8", (i, j), x[i, j] & 3)
+
+    def loops(n, x, y, z):
+        i, j = n.axes(4, 5)
+        return n.compute("int8", (i, j), n.where(i == j, x[i, j], 0))
+
     for function, message in (
+        (numpys, "numpy.sqrt of x[i, j]: elements are joined by the functions of the nest"),
+        (bits, "&, | and ~ join comparisons, which are 0 or 1; x[i, j] is -128 to 127"),
+        (loops, "and by == with an element or with n.value(loop)"),
         (three, "multiplies x[i, j], y[i, j], z[i, j]; the machine multiplies two bytes: requantise a product"),
         (int32s, "result0[i, j] is an int32 of memory, to which the machine adds constants only"),
         (large, "its constant factor is 3,000 to 3,000; it is added up of 16 bytes, 127 each, at most"),

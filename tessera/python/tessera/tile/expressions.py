@@ -80,7 +80,13 @@ class Source:
 class Expression:
     """Children first; `where` is the line, range the least and the greatest value."""
 
-    __array_ufunc__ = None  # NumPy leaves operations to them
+    def __array_ufunc__(self, function, method, *inputs, **options):
+        """NumPy's functions that the language has, of elements."""
+        if method == "__call__" and not options and function is np.absolute:
+            return abs(self)
+        if method == "__call__" and not options and function in OF_NUMPY:
+            return binary(OF_NUMPY[function], *inputs)
+        return errors.refuse(f"numpy.{function.__name__} of {self}: elements are joined by the functions of the nest")
 
     def __init__(self, children, range_):
         self.children = tuple(children)
@@ -132,6 +138,17 @@ class Expression:
 
     def __gt__(self, other):
         return binary("less", other, self)
+
+    def __and__(self, other):
+        return of_bits("min", self, other)
+
+    def __or__(self, other):
+        return of_bits("max", self, other)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __invert__(self):
+        return 1 - of_bits("max", self, self)
 
     def __le__(self, other):
         return 1 - binary("less", other, self)
@@ -198,6 +215,11 @@ FUNCTIONS = {
     "max": np.maximum,
     "min": np.minimum,
     "where": lambda condition, a, b: np.where(condition != 0, a, b),
+}
+
+
+OF_NUMPY = {
+    FUNCTIONS[name]: name for name in ("add", "sub", "mul", "floordiv", "mod", "shift", "less", "equal", "max", "min")
 }
 
 
@@ -366,6 +388,17 @@ def binary(name, one, other):
     if isinstance(a, Number) and isinstance(b, Number):
         return Number(int(FUNCTIONS[name](np.int64(a.value), np.int64(b.value))))
     return Apply(name, [a, b])
+
+
+def of_bits(name, one, other):
+    """& and | of what is 0 or 1."""
+    found = [as_expression(value) for value in (one, other)]
+    for value in found:
+        if value.range[0] < 0 or value.range[1] > 1:
+            errors.refuse(
+                f"&, | and ~ join comparisons, which are 0 or 1; {value} is {value.range[0]} to {value.range[1]}"
+            )
+    return found[0] if one is other else binary(name, *found)
 
 
 def walk(expression):

@@ -572,8 +572,10 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
             if self.line_of(side, leaf) is None:  # a table first
                 bytes_ = [one for one in walk(side) if byte_of(one.range) and self.decides(leaf, one)]
                 if bytes_ and not self.is_leaf(bytes_[-1]):
-                    leaf = self.alias(bytes_[-1])
-                    expression = replaced(expression, bytes_[-1], leaf)
+                    table = Alias(bytes_[-1], None, bytes_[-1].loops)
+                    if len(self.leaves(replaced(expression, bytes_[-1], table))) == 2:  # it stands nowhere else
+                        leaf = self.alias(bytes_[-1])
+                        expression = replaced(expression, bytes_[-1], leaf)
             sides.append(leaf)
         try:
             return self.pairs(expression, sides, loops, dtype)
