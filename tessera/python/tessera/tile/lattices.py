@@ -25,11 +25,13 @@ class Linear:
 
 @dataclasses.dataclass
 class Extreme:
-    """The largest or the smallest of Linears and Extremes; over: loops, where it is that of one part's iterations."""
+    """The largest or the smallest of Linears and Extremes, or one of two. over: loops, where it is that of one part's
+    iterations; condition: 0 or 1, of "where"."""
 
     kind: str
     parts: list
     over: tuple = ()
+    condition: object = None
 
     def count(self):
         return sum(part.count() for part in self.parts)
@@ -54,6 +56,10 @@ def number_beside(expression):
 
 def named(expression, name):
     return isinstance(expression, Apply) and expression.name == name
+
+
+def is_bit(expression):
+    return expression.range in ((0, 0), (0, 1), (1, 1))
 
 
 class Lattices:
@@ -104,6 +110,8 @@ class Lattices:
         if isinstance(expression, Apply) and expression.name == "mul":
             found = number_beside(expression)
             return found is not None and self.has_sums(found[1])
+        if named(expression, "where") and is_bit(expression.children[0]):
+            return byte_of(expression.range) is None or any(self.has_sums(child) for child in expression.children[1:])
         return isinstance(expression, Reduce) and expression.kind != "sum" and self.has_sums(expression.body)
 
     def tree(self, expression, factor):
@@ -113,6 +121,8 @@ class Lattices:
         if isinstance(expression, Reduce):
             return Extreme(self.turned(expression.kind, factor), [self.tree(expression.body, factor)], expression.over)
         one, *others = expression.children
+        if expression.name == "where":
+            return Extreme("where", [self.tree(part, factor) for part in others], condition=one)
         if expression.name == "abs":
             return Extreme(self.turned("max", factor), [self.tree(one, factor), self.tree(one, -factor)])
         if expression.name == "mul":
@@ -142,6 +152,8 @@ class Lattices:
         parts = [self.built(part, expression, inner) for part in tree.parts]
         if tree.over:
             whole = Reduce(tree.kind, parts[0], tree.over)
+        elif tree.condition is not None:
+            whole = Apply("where", [tree.condition, *parts])
         else:
             whole = parts[0]
             for part in parts[1:]:

@@ -16,7 +16,7 @@ from .expressions import LIMITS, Apply, Expression, Load, Number, Reduce, Requan
 from .forms import fits_machine
 from .gathering import Gathering
 from .graphs import GraphMaker, Value
-from .lattices import Lattices, number_beside
+from .lattices import Lattices, is_bit, number_beside
 from .meaning import values_of
 from .plain import Plain
 from .views import Views
@@ -677,10 +677,6 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
         addend = scale * (c * signs[0] + d * signs[1]) + offset
         factors = {"rx": scale * a * signs[0], "ry": scale * b * signs[1], "f": addend}
         return {"kind": "add"} | {name: float(value) for name, value in factors.items()} | bounds
-
-
-def is_bit(expression):
-    return expression.range in ((0, 0), (0, 1), (1, 1))
 
 
 def quotient(expression):
