@@ -68,7 +68,7 @@ class Source:
 
     def range(self):
         if self.array is not None and self.array.size:
-            found = (self.array.min(), self.array.max())
+            found = (self.array.min().item(), self.array.max().item())
         elif self.made is not None:
             found = self.made.body.range
         else:

@@ -511,13 +511,8 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
 
     def without_choices(self, expression):
         """The same with where(bit, a, b) of bytes as where(bit, a, 0) + where(bit, 0, b)."""
-        for one in walk(expression):
-            if not (isinstance(one, Apply) and one.name == "where" and is_bit(one.children[0])) or one.constant:
-                continue
+        while (one := next(filter(self.is_choice, walk(expression)), None)) is not None:
             bit, *sides = one.children
-            numbers = any(isinstance(side, Number) for side in sides)
-            if numbers or not byte_of(one.range) or not all(byte_of(side.range) for side in sides):
-                continue
             bit = bit if bit.constant or self.is_leaf(bit) else self.alias(bit)
             parts = [Apply("where", [bit, sides[0], Number(0)]), Apply("where", [bit, Number(0), sides[1]])]
             for part in parts:
@@ -526,6 +521,15 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
             whole.where, whole.range = one.where, one.range
             expression = replaced(expression, one, whole)
         return expression
+
+    @staticmethod
+    def is_choice(expression):
+        """Whether it is where(bit, a, b) of two bytes, of which none is a number."""
+        if not isinstance(expression, Apply) or expression.name != "where" or expression.constant:
+            return False
+        bit, *sides = expression.children
+        bytes_ = all(byte_of(one.range) and not isinstance(one, Number) for one in sides)
+        return is_bit(bit) and bytes_ and byte_of(expression.range) is not None
 
     def with_fewer(self, expression, leaves):
         """The same with parts in the place of which tensors stand, so that two are left."""
@@ -580,9 +584,11 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
         try:
             return self.pairs(expression, sides, loops, dtype)
         except KernelError:
-            if at is expression or self.is_leaf(at):
+            path = self.path_to_join(expression)
+            inner = next((one for one in reversed(path) if byte_of(one.range)), expression)
+            if inner is expression or self.is_leaf(inner):
                 raise
-            return self.bytes(replaced(expression, at, self.alias(at)), loops, dtype)
+            return self.bytes(replaced(expression, inner, self.alias(inner)), loops, dtype)
 
     def decides(self, leaf, expression):
         return any(self.same(part, leaf) for part in walk(expression))
