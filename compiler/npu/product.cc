@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "compiler/npu/compute.h"
 #include "compiler/npu/nest_lowering.h"
-#include "compiler/npu/task_parts.h"
 
 namespace tessera::npu {
 
@@ -23,8 +23,9 @@ namespace {
 
 /// The batch from two dimensions into one, or into the rows where there is one factor for all, as far as the pitches
 /// allow.
-void collapse_batch(Nest& nest, int64_t& n, int64_t& h, int64_t& rows) {
+void collapse_batch(Nest& nest) {
   Factor& f = nest.factor;
+  int64_t &n = nest.images, &h = nest.extent[Dim::kOh], &rows = nest.extent[Dim::kOw];
   if (f.pitch_n == 0 && f.pitch_h == 0 && collapse(nest, kRowsIntoColumns, h, rows)) {
     rows *= h;
     h = 1;
@@ -41,12 +42,10 @@ void collapse_batch(Nest& nest, int64_t& n, int64_t& h, int64_t& rows) {
   }
 }
 
-/// Extents and pitches of (n, h, rows): n and h become kN and kOh, rows kOw; with BATCH > 1 n and rows change places.
-void place_rows(Nest& nest, const isa::MachineConfig& config, int64_t n, int64_t h, int64_t rows) {
-  nest.extent[Dim::kOh] = h;
-  nest.images = config.batch > 1 ? rows : n;
-  nest.extent[Dim::kOw] = config.batch > 1 ? n : rows;
-  if (config.batch > 1) {
+/// With BATCH > 1 images and rows of the matrix change places. Its input is whole.
+void add_product(Nest nest, const Maker& maker, Task task) {
+  if (maker.config.batch > 1) {
+    std::swap(nest.images, nest.extent[Dim::kOw]);
     for (Access* a : {&nest.input, &nest.second, &nest.output}) {
       std::swap(a->pitch_n, a->pitch_w);
       std::swap(a->broadcast_n, a->broadcast_w);
@@ -56,96 +55,56 @@ void place_rows(Nest& nest, const isa::MachineConfig& config, int64_t n, int64_t
   nest.input.row_begin = nest.input.col_begin = 0;
   nest.input.row_end = nest.extent[Dim::kOh];
   nest.input.col_end = nest.extent[Dim::kOw];
-}
-
-void push(Nest nest, const Stage& stage, const isa::MachineConfig& config, Task task, std::vector<Task>& tasks) {
-  nest.computation = Computation::kDense;
-  finish_nest(nest, config);
-  task.stage = &stage;
-  task.alternatives.push_back(std::move(nest));
-  tasks.push_back(std::move(task));
+  maker.add(std::move(nest), std::move(task));
 }
 
 }  // namespace
 
-void make(const Product& op, const Graph& graph, const std::vector<Placement>& placements,
-          const isa::MachineConfig& config, const Options& options, std::vector<Task>& tasks) {
-  const auto tensor = [&](TensorId id) -> const Tensor& { return graph.tensors[static_cast<size_t>(id)]; };
-  const auto place = [&](TensorId id) -> const Placement& { return placements[static_cast<size_t>(id)]; };
-  const Tensor &input = tensor(op.input), &factor = tensor(op.factor), &output = tensor(op.output);
-  Nest nest = start_nest(graph, output, place(op.output), op.stage, placements);
-  nest.input = access_of(input, place(op.input));
-  const bool placed = place(op.input).region_bytes > 0;  // a link's result on chip has no pitches
-  const auto repeated = [&](int64_t extent, int64_t pitch) { return extent == 1 || (placed && pitch == 0); };
-  if (repeated(input.n, nest.input.pitch_n)) nest.input.broadcast_n = output.n > 1, nest.input.pitch_n = 0;
-  if (repeated(input.h, nest.input.pitch_h)) nest.input.broadcast_h = output.h > 1, nest.input.pitch_h = 0;
-  const Placement& at = place(op.factor);
-  nest.factor.present = true;
-  nest.factor.base = at.base;
-  nest.factor.offset = at.offset;
-  nest.factor.pitch_n = factor.n > 1 ? at.image_pitch : 0;
-  nest.factor.pitch_h = factor.h > 1 ? at.row_pitch : 0;
-  nest.factor.pitch_k = op.transposed ? 1 : at.pixel_pitch;
-  nest.factor.pitch_column = op.transposed ? at.pixel_pitch : 1;
-  nest.factor.is_unsigned = factor.is_unsigned;
-  nest.in_channels = {input.c, input.c, config.block_in};
-  nest.out_channels = {output.c, output.c, config.block_out};
-  int64_t n = output.n, h = output.h, rows = output.w;
-  if (options.collapse_pixels) collapse_batch(nest, n, h, rows);
-  place_rows(nest, config, n, h, rows);
-  Task task;
-  task.input_zero = op.input_zero;
-  task.factor_zero = op.factor_zero;
-  push(std::move(nest), op.stage, config, std::move(task), tasks);
+/// sum over k of (input[n, h, w, k] - zero) * (factor[n, h, k, c] - zero).
+void make(const Product& op, const Maker& maker) {
+  using namespace loops;
+  const Tensor &input = maker.tensor(op.input), &factor = maker.tensor(op.factor);
+  const Placement& place = maker.place(op.input);
+  const bool placed = place.region_bytes > 0;  // a link's result on chip has no pitches
+  const auto along = [](const Index& loop, int64_t extent, bool same) { return extent == 1 || same ? Index{} : loop; };
+  Compute made = maker.every(op.output);
+  made.computation = Computation::kDense;
+  made[Loop::kK] = input.c;
+  made.input = {
+      op.input,
+      {along(n, input.n, placed && place.image_pitch == 0), along(h, input.h, placed && place.row_pitch == 0), w, k}};
+  made.factor = {op.factor,
+                 {along(n, factor.n, false), along(h, factor.h, false), op.transposed ? c : k, op.transposed ? k : c}};
+  Nest nest = maker.nest(made, op.stage);
+  if (maker.options.collapse_pixels) collapse_batch(nest);
+  add_product(std::move(nest), maker, {.stage = &op.stage, .input_zero = op.input_zero, .factor_zero = op.factor_zero});
 }
 
-void make(const Transposition& op, const Graph& graph, const std::vector<Placement>& placements,
-          const isa::MachineConfig& config, const Options& options, std::vector<Task>& tasks) {
-  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
-  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
-  const Placement& at = placements[static_cast<size_t>(op.input)];
-  Nest whole = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
-  whole.factor.present = true;
-  whole.factor.base = at.base;
-  whole.factor.offset = at.offset;
-  whole.factor.pitch_n = at.image_pitch;
-  whole.factor.pitch_h = at.row_pitch;
-  whole.factor.pitch_column = at.pixel_pitch;
-  whole.factor.is_unsigned = input.is_unsigned;
-  whole.out_channels = {output.c, output.c, config.block_out};
-  int64_t images = output.n, h = output.h, rows = output.w;
-  if (options.collapse_pixels && (h == 1 || whole.factor.pitch_n == h * whole.factor.pitch_h) &&
-      collapse(whole, kImagesIntoRows, images, h)) {
-    if (h == 1) whole.factor.pitch_h = whole.factor.pitch_n;
-    h *= images;
-    images = 1;
-  }
-  // Each block of BLOCK_IN rows of the result is a product of its own; what is left over has fewer.
-  const int64_t block = config.block_in, blocks = rows / block;
-  for (int64_t image = 0; image < images; ++image) {
+/// sum over k of unit[w, k] * input[n, h, c, k], for each block of BLOCK_IN rows; what is left over has fewer.
+void make(const Transposition& op, const Maker& maker) {
+  using namespace loops;
+  const Tensor& output = maker.tensor(op.output);
+  // Matrices of all images are one dimension where they follow each other everywhere.
+  std::vector<TensorId> operands{op.input, op.output};
+  if (op.stage.second) operands.push_back(op.stage.second->tensor);
+  const bool follow = maker.options.collapse_pixels && std::ranges::all_of(operands, [&](TensorId id) {
+                        const Tensor& t = maker.tensor(id);
+                        const bool both = t.n == 1 && t.h == 1, neither = t.n == output.n && t.h == output.h;
+                        return output.n == 1 || output.h == 1 || both ||
+                               (neither && maker.place(id).image_pitch == t.h * maker.place(id).row_pitch);
+                      });
+  const int64_t block = maker.config.block_in, blocks = output.w / block;
+  for (int64_t image = 0; image < (follow ? 1 : output.n); ++image) {
+    const Index images = follow && output.h == 1 ? n : at(image), rows = follow && output.h == 1 ? Index{} : n;
     for (const auto& [first, count, size] :
-         {std::array<int64_t, 3>{0, blocks, block}, {blocks * block, rows % block > 0 ? 1 : 0, rows % block}}) {
+         {std::array<int64_t, 3>{0, blocks, block}, {blocks * block, output.w % block > 0 ? 1 : 0, output.w % block}}) {
       if (count == 0) continue;
-      Nest nest = whole;
-      nest.in_channels = {size, size, block};
-      nest.factor.offset += image * whole.factor.pitch_n + first;
-      nest.factor.pitch_n = h > 1 ? whole.factor.pitch_h : 0;
-      nest.factor.pitch_h = count > 1 ? block : 0;
-      for (Access* a : {&nest.second, &nest.output}) {
-        a->offset += image * a->pitch_n + first * a->pitch_w;
-        a->pitch_n = a->pitch_h;
-        a->broadcast_n = a->broadcast_h;
-        a->pitch_h = block * a->pitch_w;
-        a->broadcast_h = a->broadcast_w;
-      }
-      nest.input.present = true;
-      nest.input.base = kConstantBase;
-      nest.input.pitch_w = block;
-      nest.input.broadcast_n = nest.input.broadcast_h = true;
-      place_rows(nest, config, h, count, size);
-      Task task;
-      task.unit_input = true;
-      push(std::move(nest), op.stage, config, std::move(task), tasks);
+      Compute made;
+      made.computation = Computation::kDense;
+      made.extent = {follow ? output.n * output.h : output.h, count, size, output.c, 1, 1, size};
+      made.result = {op.output, {images, rows, at(first) + block * h + w, c}};
+      made.factor = {op.input, {images, rows, c, at(first) + block * h + k}};
+      add_product(maker.nest(made, op.stage), maker, {.stage = &op.stage, .unit_input = true});
     }
   }
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators to nests: accesses, chunks of channels, collapsed pixels, weight planes, folded layouts.
+// Operators as computes, and what nests need beyond that: chunks of channels, collapsed pixels, weight planes, folded
+// layouts.
 #include "compiler/npu/task.h"
-#include "compiler/npu/packed_weights.h"
 
 #include <algorithm>
 #include <span>
 
 #include "base/error.h"
 #include "base/row_arithmetic.h"
+#include "compiler/npu/compute.h"
 #include "compiler/npu/extremes.h"
-#include "compiler/npu/task_parts.h"
+#include "compiler/npu/packed_weights.h"
 
 namespace tessera::npu {
 
@@ -23,72 +24,6 @@ using schedule::Nest;
 constexpr int64_t kShortRun = 24;  // bytes of a window's row: longer ones keep LOAD busy by themselves
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
-
-Access access_of(const Tensor& t, const Placement& place) {
-  Access access;
-  access.present = true;
-  access.base = place.base;
-  access.offset = place.offset;
-  access.pitch_n = place.image_pitch;
-  access.pitch_h = place.row_pitch;
-  access.pitch_w = place.pixel_pitch;
-  access.element_bytes = t.element_bytes;
-  access.is_unsigned = t.is_unsigned;
-  access.row_end = t.h;
-  access.col_end = t.w;
-  return access;
-}
-
-namespace {
-
-/// Marks the dimensions in which `t` is 1 and the output is not.
-void mark_broadcasts(Access& access, const Tensor& t, const Tensor& output) {
-  access.broadcast_n = t.n == 1 && output.n > 1;
-  access.broadcast_h = t.h == 1 && output.h > 1;
-  access.broadcast_w = t.w == 1 && output.w > 1;
-  access.broadcast_c = t.c == 1 && output.c > 1;
-  if (access.broadcast_n) access.pitch_n = 0;
-  if (access.broadcast_h) access.pitch_h = 0;
-  if (access.broadcast_w) access.pitch_w = 0;
-}
-
-/// Lets a window read the tensor's border where it holds the byte that padding would be.
-void admit_border(Access& access, const Tensor& t, int32_t pad_value) {
-  if (t.border.empty() || t.border.value != pad_value) return;
-  access.row_begin = -t.border.top;
-  access.row_end = t.h + t.border.bottom;
-  access.col_begin = -t.border.left;
-  access.col_end = t.w + t.border.right;
-}
-
-}  // namespace
-
-bool collapse(Nest& nest, const Collapse& how, int64_t outer, int64_t inner) {
-  if (outer == 1) return true;
-  Access* const operands[] = {&nest.input, &nest.second, &nest.output};
-  for (const Access* a : operands) {
-    if (!a->present || inner == 1) continue;
-    const bool both = a->*how.outer_broadcast && a->*how.inner_broadcast;
-    const bool neither = !(a->*how.outer_broadcast) && !(a->*how.inner_broadcast) &&
-                         a->*how.outer_pitch == inner * (a->*how.inner_pitch);
-    if (!both && !neither) return false;
-  }
-  if (inner == 1) {
-    for (Access* a : operands) {
-      a->*how.inner_pitch = a->*how.outer_pitch;
-      a->*how.inner_broadcast = a->*how.outer_broadcast;
-    }
-  }
-  for (Access* a : operands) {
-    a->*how.outer_pitch = 0;
-    a->*how.outer_broadcast = false;
-  }
-  return true;
-}
-
-namespace {
 
 /// Pointwise nests: pixels become one row; with BATCH > 1 the pixels become the images of an entry.
 void collapse_pixels(Nest& nest, const isa::MachineConfig& config) {
@@ -124,28 +59,6 @@ void collapse_pixels(Nest& nest, const isa::MachineConfig& config) {
 
 }  // namespace
 
-Nest start_nest(const Graph& graph, const Tensor& output, const Placement& place, const Stage& stage,
-                const std::vector<Placement>& placements) {
-  Nest nest;
-  nest.images = output.n;
-  nest.extent[Dim::kOh] = output.h;
-  nest.extent[Dim::kOw] = output.w;
-  nest.output = access_of(output, place);
-  nest.raw = stage.raw;
-  nest.convert = stage.convert;
-  const auto varied = [](const auto& values) {
-    return std::any_of(values.begin(), values.end(), [&](const auto& v) { return !(v == values.front()); });
-  };
-  nest.per_channel = varied(stage.bias) || varied(stage.multiplier);
-  nest.bias_preload = stage.raw && std::any_of(stage.bias.begin(), stage.bias.end(), [](int32_t v) { return v != 0; });
-  if (stage.second) {
-    const auto id = static_cast<size_t>(stage.second->tensor);
-    nest.second = access_of(graph.tensors[id], placements[id]);
-    mark_broadcasts(nest.second, graph.tensors[id], output);
-  }
-  return nest;
-}
-
 void finish_nest(Nest& nest, const isa::MachineConfig& config) {
   nest.extent[Dim::kN] = ceil_div(nest.images, config.batch);
   nest.extent[Dim::kG] = nest.out_channels.chunks();
@@ -165,12 +78,6 @@ void finish_nest(Nest& nest, const isa::MachineConfig& config) {
 }
 
 namespace {
-
-/// Channel-wise nests put one block of lanes in a chunk.
-void channelwise(Nest& nest, int64_t channels, int64_t chunk, int64_t in_lanes, int64_t out_lanes) {
-  nest.in_channels = {channels, chunk, in_lanes};
-  nest.out_channels = {channels, chunk, out_lanes};
-}
 
 std::shared_ptr<WeightSource> weight_source(const Convolution& op, int64_t ic, int64_t oc) {
   auto source = std::make_shared<WeightSource>();
@@ -315,16 +222,19 @@ std::vector<int64_t> folded_rows(const Nest& nest, int64_t channels, const isa::
   return result;
 }
 
-template <typename Window>
-void set_window(Nest& nest, const Window& op) {
-  nest.extent[Dim::kKh] = op.kernel_h;
-  nest.extent[Dim::kKw] = op.kernel_w;
-  nest.stride_h = op.stride_h;
-  nest.stride_w = op.stride_w;
-  nest.dilation_h = op.dilation_h;
-  nest.dilation_w = op.dilation_w;
-  nest.pad_top = op.pads.top;
-  nest.pad_left = op.pads.left;
+/// All ways to fold a convolution's window, beside its nest.
+void add_folded(Task& task, const Nest& nest, int64_t channels, const isa::MachineConfig& config) {
+  std::vector<std::pair<int64_t, Nest>> all;  // by rows
+  for (int64_t columns = 1; columns <= schedule::kMostColumns; ++columns) {
+    Nest joined = nest;
+    if (columns > 1 && (channels * nest.extent[Dim::kKw] > kShortRun || !join_columns(joined, columns))) continue;
+    for (const int64_t rows : folded_rows(joined, channels, config)) {
+      Nest folded = joined;
+      if (fold(folded, rows, channels, config)) all.emplace_back(rows, std::move(folded));
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [rows, folded] : all) task.alternatives.push_back(std::move(folded));
 }
 
 }  // namespace
@@ -367,24 +277,21 @@ int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64
 
 namespace {
 
-void make(const Convolution& op, const Graph& graph, const std::vector<Placement>& placements,
-          const isa::MachineConfig& config, const Options& options, std::vector<Task>& tasks) {
-  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
-  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
-  Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
-  nest.input = access_of(input, placements[static_cast<size_t>(op.input)]);
-  admit_border(nest.input, input, op.input_zero);
-  set_window(nest, op);
-  nest.pad_value = static_cast<uint8_t>(op.input_zero);
-  Task task;
-  task.stage = &op.stage;
-  task.input_zero = op.input_zero;
-  const auto source = weight_source(op, input.c, output.c);
+/// sum over y, x (and, of a group, k) of (input - zero) * weights[c, k, y, x].
+void make(const Convolution& op, const Maker& maker) {
+  const isa::MachineConfig& config = maker.config;
+  const int64_t channels = maker.tensor(op.input).c, results = maker.tensor(op.output).c;
+  const bool depthwise = op.groups == channels && op.groups == results && op.groups > 1;
+  Compute made = maker.windows(op, depthwise ? loops::c : loops::k);
+  made.computation = depthwise ? Computation::kDepthwise : Computation::kDense;
+  made[Loop::kK] = channels;
+  made.padding = op.input_zero;
+  Nest nest = maker.nest(made, op.stage);
+  Task task{.stage = &op.stage, .input_zero = op.input_zero};
+  const auto source = weight_source(op, channels, results);
   nest.planes = static_cast<int>(source->planes.size());
-  if (op.groups == input.c && op.groups == output.c && op.groups > 1) {
-    nest.computation = Computation::kDepthwise;
+  if (depthwise) {
     source->groups_per_chunk = config.lanes();
-    channelwise(nest, input.c, config.lanes(), config.block_in, config.block_out);
     // A weight entry holds the taps of a part of the window, in raster form of at most 3 rows. Of the parts that need
     // the fewest passes the widest one is taken.
     const int64_t taps = config.depthwise_taps();
@@ -399,110 +306,56 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
     }
     task.alternatives.push_back(nest);
   } else {
-    nest.computation = Computation::kDense;
     source->groups_per_chunk = op.groups == 1 ? 1 : pack_groups(*source, config);
-    nest.in_channels = {input.c, source->groups_per_chunk * source->ic_per_group, config.block_in};
-    nest.out_channels = {output.c, source->groups_per_chunk * source->oc_per_group, config.block_out};
+    nest.in_channels.chunk = source->groups_per_chunk * source->ic_per_group;
+    nest.out_channels.chunk = source->groups_per_chunk * source->oc_per_group;
     task.alternatives.push_back(nest);
-    if (options.fold && op.groups == 1) {
-      std::vector<std::pair<int64_t, Nest>> all;  // by rows
-      for (int64_t columns = 1; columns <= schedule::kMostColumns; ++columns) {
-        Nest joined = nest;
-        if (columns > 1 && (input.c * op.kernel_w > kShortRun || !join_columns(joined, columns))) continue;
-        for (const int64_t rows : folded_rows(joined, input.c, config)) {
-          Nest folded = joined;
-          if (fold(folded, rows, input.c, config)) all.emplace_back(rows, std::move(folded));
-        }
-      }
-      std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-      for (auto& [rows, folded] : all) task.alternatives.push_back(std::move(folded));
-    }
+    if (maker.options.fold && op.groups == 1) add_folded(task, nest, channels, config);
   }
   for (Nest& alternative : task.alternatives) finish_nest(alternative, config);
   task.weights = source;
-  tasks.push_back(std::move(task));
+  maker.tasks.push_back(std::move(task));
 }
 
-/// ALU nests read INP when an INP entry has the ALU's lanes, else OUT.
-void set_alu_input(Nest& nest, const isa::MachineConfig& config) {
-  nest.input_space = nest.input.element_bytes == 4         ? isa::Space::kAcc
-                     : config.block_in == config.block_out ? isa::Space::kInp
-                                                           : isa::Space::kOut;
+/// The maximum or the sum over y, x of the input.
+void make(const Pool& op, const Maker& maker) {
+  Compute made = maker.windows(op, loops::c);
+  made.computation = Computation::kReduce;
+  made.padding = op.pad_value;
+  maker.add(made, {.stage = &op.stage, .sum = op.kind == Pool::Kind::kSum});
 }
 
-void make(const Pool& op, const Graph& graph, const std::vector<Placement>& placements,
-          const isa::MachineConfig& config, const Options&, std::vector<Task>& tasks) {
-  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
-  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
-  Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
-  nest.input = access_of(input, placements[static_cast<size_t>(op.input)]);
-  admit_border(nest.input, input, op.pad_value);
-  set_window(nest, op);
-  nest.pad_value = static_cast<uint8_t>(op.pad_value);
-  nest.computation = Computation::kReduce;
-  set_alu_input(nest, config);
-  channelwise(nest, output.c, config.block_out, config.block_out, config.block_out);
-  Task task;
-  task.stage = &op.stage;
-  task.sum = op.kind == Pool::Kind::kSum;
-  finish_nest(nest, config);
-  task.alternatives.push_back(nest);
-  tasks.push_back(std::move(task));
-}
-
-void make(const Elementwise& op, const Graph& graph, const std::vector<Placement>& placements,
-          const isa::MachineConfig& config, const Options&, std::vector<Task>& tasks) {
-  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
-  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
-  for (int64_t y = 0; y < op.repeat_h; ++y) {
-    for (int64_t x = 0; x < op.repeat_w; ++x) {
-      Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
-      nest.input = access_of(input, placements[static_cast<size_t>(op.input)]);
+/// The input, once for each phase of an enlargement: every repeat-th pixel of the result.
+void make(const Elementwise& op, const Maker& maker) {
+  using namespace loops;
+  const Tensor& input = maker.tensor(op.input);
+  for (int64_t row = 0; row < op.repeat_h; ++row) {
+    for (int64_t column = 0; column < op.repeat_w; ++column) {
+      Compute made = maker.every(op.output);
+      made.input = maker.beside(op.input, made.result);
       if (op.repeat_h > 1 || op.repeat_w > 1) {
-        // One phase: every repeat-th pixel of output and second operand.
-        nest.extent[Dim::kOh] = input.h;
-        nest.extent[Dim::kOw] = input.w;
-        for (Access* a : {&nest.output, &nest.second}) {
-          a->offset += y * a->pitch_h + x * a->pitch_w;
-          a->pitch_h *= op.repeat_h;
-          a->pitch_w *= op.repeat_w;
-        }
-      } else {
-        mark_broadcasts(nest.input, input, output);
+        made[Loop::kH] = input.h;
+        made[Loop::kW] = input.w;
+        made.result.position = {n, op.repeat_h * h + at(row), op.repeat_w * w + at(column), c};
+        made.input.position = {n, h, w, c};
       }
-      nest.computation = Computation::kMap;
-      set_alu_input(nest, config);
-      channelwise(nest, output.c, config.block_out, config.block_out, config.block_out);
-      Task task;
-      task.stage = &op.stage;
-      finish_nest(nest, config);
-      task.alternatives.push_back(nest);
-      tasks.push_back(std::move(task));
+      maker.add(made, {.stage = &op.stage});
     }
   }
 }
 
-void make(const Rows& op, const Graph& graph, const std::vector<Placement>& placements,
-          const isa::MachineConfig& config, const Options&, std::vector<Task>& tasks) {
-  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
-  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
-  Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
-  nest.input = access_of(input, placements[static_cast<size_t>(op.input)]);
+/// The input beside scalars of its row: softmax and normalisations.
+void make(const Rows& op, const Maker& maker) {
+  Compute made = maker.every(op.output);
+  made.computation = Computation::kRows;
+  made.input = maker.beside(op.input, made.result);
+  Nest nest = maker.nest(made, op.stage);
   nest.per_channel = op.form.factor.size() > 1 || op.form.addend.size() > 1;
-  nest.computation = Computation::kRows;
-  set_alu_input(nest, config);
-  channelwise(nest, output.c, config.block_out, config.block_out, config.block_out);
-  Task task;
-  task.stage = &op.stage;
-  task.rows = &op.form;
-  finish_nest(nest, config);
-  task.alternatives.push_back(nest);
-  tasks.push_back(std::move(task));
+  maker.add(std::move(nest), {.stage = &op.stage, .rows = &op.form});
 }
 
 /// Its instructions are there already (npu/kernel.h).
-void make(const Kernel&, const Graph&, const std::vector<Placement>&, const isa::MachineConfig&, const Options&,
-          std::vector<Task>&) {}
+void make(const Kernel&, const Maker&) {}
 
 }  // namespace
 
@@ -525,8 +378,8 @@ const Nest* nest_of(const Task& task, const schedule::InputLayout& layout) {
 std::vector<Task> make_tasks(const Graph& graph, size_t operation, const std::vector<Placement>& placements,
                              const isa::MachineConfig& config, const Options& options) {
   std::vector<Task> tasks;
-  std::visit([&](const auto& op) { make(op, graph, placements, config, options, tasks); },
-             graph.operations[operation].what);
+  const Maker maker{graph, placements, config, options, tasks};
+  std::visit([&](const auto& op) { make(op, maker); }, graph.operations[operation].what);
   for (Task& task : tasks) {
     task.operation = operation;
     for (Nest& nest : task.alternatives) {

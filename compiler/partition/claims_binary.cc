@@ -391,9 +391,15 @@ std::optional<Claim> claim_pairs(NodeOp op) {
   const ops::Tensor* table = node.get_tensor("table");
   Pair pair;
   for (mlir::Value v : op.getInputs()) pair.sources.push_back(v);
-  if (table == nullptr || pair.sources[0] == pair.sources[1] || is_scalar_constant(pair.sources[0]) ||
-      is_scalar_constant(pair.sources[1]))
+  if (table == nullptr || is_scalar_constant(pair.sources[0]) || is_scalar_constant(pair.sources[1]))
     return std::nullopt;
+  if (pair.sources[0] == pair.sources[1]) {  // a function of one byte
+    npu::Table own(256);
+    for (size_t i = 0; i < own.size(); ++i) own[i] = static_cast<uint8_t>(table->data()[i * 257]);
+    Claim c = base_claim(op, {pair.sources[0]});
+    c.op.what = graph::Lookup{std::move(own)};
+    return c;
+  }
   pair.y = {{1.0F}, {0}, table->dtype()};
   Pairs wanted(65536);
   for (size_t i = 0; i < wanted.size(); ++i)

@@ -162,7 +162,7 @@ def elements(rng):
         tensor(rng, [shape[axis] for axis in axes], n > 0 and rng.random() < 0.3, "int8") for n, axes in enumerate(used)
     ]
     table = rng.integers(-128, 128, 256)
-    picks = [int(v) for v in rng.integers(0, 8, 4)]
+    picks = [int(v) for v in rng.integers(0, 14, 4)]
     scale = float(rng.choice([0.5, 0.25, 0.01, 1 / 3, 0.7]))
 
     @tile.operator
@@ -180,7 +180,7 @@ def elements(rng):
                 lambda: n.requantise(value * value, scale / 64),
                 lambda: value // 3,
                 lambda: n.clip(value, -20, 50),
-            ][pick]()
+            ][pick % 8]()
 
         def join(a, b, pick):
             return [
@@ -192,6 +192,12 @@ def elements(rng):
                 lambda: n.requantise(a * 3 + b * 2 + 7, scale),
                 lambda: n.clip(a + b * 2, -100, 100),
                 lambda: n.requantise((a + 3) * (b - 5), scale / 64),
+                lambda: n.where(a > b, a, b),
+                lambda: n.where((a > 3) | (b < 5), a, -7),
+                lambda: n.clip(a - b, -100, 100) * (a == b),
+                lambda: n.where((a != b) & (a <= 90), loops[0], n.clip(b, -9, 9)),
+                lambda: n.minimum(abs(a - b), 127),
+                lambda: (a + b * 3) >> 2 if abs(scale) < 0.4 else (a - b) // 3,
             ][pick]()
 
         value = unary(leaves[0], picks[0])
@@ -203,4 +209,56 @@ def elements(rng):
     return drawn, tensors
 
 
-KINDS = {"contraction": contraction, "window": window, "elements": elements}
+def sums(rng):
+    """(operator, tensors): sums of products, of squares, of distances and of windows, with constants of any size, added
+    and subtracted; the largest ones and the absolute values of such; then a scale, a shift or a division."""
+    rows, columns, inner, other = (int(v) for v in rng.integers(1, 9, 4))
+    x, u = tensor(rng, (rows + 2, inner)), tensor(rng, (rows, other))
+    y = tensor(rng, (columns, inner), rng.random() < 0.5)
+    largest = int(rng.choice([20, 127, 255, 300, 900]))
+    weights = rng.integers(-largest, largest + 1, (columns, inner))
+    taps = rng.integers(-9, 10, (3, other))
+    bias = rng.integers(-2000, 2000, columns)
+    picks = [int(v) for v in rng.integers(0, 9, int(rng.integers(1, 4)))]
+    signs = [int(v) for v in rng.choice([1, 1, -1, 2], len(picks))]
+    around, last = (
+        str(rng.choice(["none", "where", "abs", "each", "max"])),
+        str(rng.choice(["scale", "shift", "divide"])),
+    )
+    divisor, addend = int(rng.integers(2, 3000)), int(rng.integers(-20, 20))
+
+    @tile.operator
+    def drawn(n, x, u, y):
+        i, j = n.axes(rows, columns)
+        k, m = n.reduce_axes(inner, other)
+        d = n.reduce_axes(3)
+        difference = x[i, k] - y[j, k]
+        terms = [
+            lambda: n.sum(x[i, k] * y[j, k], over=k),
+            lambda: n.sum(x[i, k] * n.constant(weights)[j, k], over=k) + n.constant(bias)[j],
+            lambda: n.sum(x[i + d, k] * n.constant(weights[:3])[(d * 2) % min(columns, 3), k], over=(d, k)),
+            lambda: n.sum(u[i, m] * u[i, m], over=m),
+            lambda: n.sum(difference * difference, over=k),
+            lambda: n.sum(n.minimum(abs(difference), 200), over=k),
+            lambda: n.sum((u[i, m] - 3) * n.constant(taps)[2, m], over=m) + u[i, 0],
+            lambda: n.sum((x[i, k] - u[i, 0]) * (x[i, k] - u[i, 0]) + y[j, k], over=k),
+            lambda: n.sum(n.where(n.value(k) == j, x[i, k], 0) * 3 + (k < j), over=(k, d)),
+        ]
+        parts = [terms[pick]() * sign for pick, sign in zip(picks, signs, strict=True)]
+        if around == "each":
+            parts = [abs(one) for one in parts]
+        total = parts[0]
+        for one in parts[1:]:
+            total = n.maximum(total, one) if around == "max" else total + one
+        total = abs(total) if around == "abs" else total
+        if around == "where":
+            total = n.where((u[i, 0] > 0) | (n.value(j) == 1), total, terms[picks[-1]]() - 20)
+        if last == "scale":
+            return n.compute("int8", (i, j), n.requantise(total, 1 / divisor, zero=addend))
+        quotient = total >> int(np.log2(divisor)) if last == "shift" else total // divisor
+        return n.compute("int8", (i, j), n.clip(quotient + addend, -128, 100))
+
+    return drawn, [x, u, y]
+
+
+KINDS = {"contraction": contraction, "window": window, "elements": elements, "sums": sums}

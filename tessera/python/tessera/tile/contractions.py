@@ -17,12 +17,15 @@ import math
 
 import numpy as np
 
-from .expressions import Apply, Load, Number, Reduce, Source, byte_of, fits
+from .expressions import LIMITS, Apply, Load, Number, Reduce, Source, byte_of, fits, identity, walk
 from .graphs import Value
-from .loops import Position
+from .loops import Loop, Position
 from .meaning import values_of
 
 MOST_WINDOWS = 2
+LARGEST = 127  # of an int8
+SHORT_RUN = 24  # bytes: LOAD takes about as long for each shorter one
+MOST_PARTS = 16  # of a constant factor
 
 
 @dataclasses.dataclass
@@ -77,7 +80,8 @@ class Contractions:
     """Mixed into Lowering."""
 
     def reduced(self, expression, factor):
-        """Sums of an int32 expression, which is a sum or a tensor that was computed."""
+        """Sums of an int32 expression, which is a sum or a tensor that was computed; None where its product is none of
+        two bytes."""
         if isinstance(expression, Load):
             if factor != 1:
                 expression.fail(f"times {factor}: an int32 tensor is requantised as it is; multiply the scale")
@@ -92,19 +96,27 @@ class Contractions:
         self.at(expression)
         if not moving:
             expression.fail("is constant; compute it in NumPy")
-        if len(moving) > 2 or (len(moving) == 2 and fixed):
-            texts = ", ".join(str(one) for one in factors)
-            expression.fail(f"multiplies {len(factors)} tensors ({texts}); the machine multiplies two bytes")
+        squared = len(moving) > 1 and len({identity(one) for one in moving}) == 1
+        if squared and (len(moving) > 2 or fixed or number != 1 or self.slides(moving[0], expression.over)):
+            return self.function_sum(expression, factor)
+        apart = any(loop.extent > 1 and all(loop not in one.loops for one in moving) for loop in expression.over)
+        if len(moving) > 2 or (len(moving) == 2 and (fixed or number != 1 or apart)):
+            return None
+        if len(moving) == 2 and byte_of(expression.body.range) and set(moving[0].loops) == set(moving[1].loops):
+            moving = [expression.body]  # no product of matrices: bytes of the vector unit
         alone = len(moving) == 1 and not fixed and number == 1
         if alone and (found := self.summed(expression, moving[0])) is not None:
             return found
         data, zero = self.data_of(moving[0])
         if len(moving) == 2:
             other, other_zero = self.data_of(moving[1])
-            if number != 1:
-                expression.fail(f"is multiplied by {number}; give that to the scale, or to a constant factor")
             return self.product(expression, (data, zero), (other, other_zero))
         return self.weighted(expression, data, zero, fixed, number)
+
+    def slides(self, factor, over):
+        """Whether windows of a factor's positions overlap."""
+        loads = [one for one in walk(factor) if isinstance(one, Load) and not one.constant]
+        return any(self.windows_of(load, [], [loop for loop in over if loop.extent > 1]) for load in loads)
 
     def factors(self, expression):
         if isinstance(expression, Apply) and expression.name == "mul":
@@ -117,13 +129,18 @@ class Contractions:
         """(Load, zero point) of a factor that comes at run time."""
         if isinstance(expression, Load) and expression.source.dtype != "int32":
             return expression, 0
+        return self.read_with_zero(expression) or (self.written(expression), 0)
+
+    @staticmethod
+    def read_with_zero(expression):
+        """(Load, zero point) of an element minus a number; None for others."""
         if isinstance(expression, Apply) and expression.name in ("sub", "add"):
             one, other = expression.children
             if isinstance(one, Load) and isinstance(other, Number) and one.source.dtype != "int32":
                 zero = other.value if expression.name == "sub" else -other.value
                 if fits((zero, zero), one.source.dtype):
                     return one, zero
-        return self.written(expression), 0
+        return None
 
     def written(self, expression):
         """A Load of a tensor into which a factor is computed first: of the same axes where it is a function of one
@@ -164,14 +181,21 @@ class Contractions:
         """Data at run time times constants."""
         over = [loop for loop in expression.over if loop.extent > 1]
         array, loops = self.constants_of(expression, data, fixed, number)
-        array, weights_zero, dtype = self.as_weights(expression, array)
+        array, weights_zero, dtype, times = self.as_weights(expression, array)
+        if times > 1:
+            part = Loop(times, "part", True)
+            data, loops, over = self.repeated(data, part), [part, *loops], [part, *over]
+        return self.contracted(data, zero, (array, loops, weights_zero, dtype), over)
+
+    def contracted(self, data, zero, weights, over):
+        """weights: (array, its loops, zero point, type)"""
+        loops = weights[1]
         groups = [loop for loop in loops if loop not in over and loop in data.loops]
         columns = [loop for loop in loops if loop not in over and loop not in data.loops]
         windows = self.windows_of(data, columns + groups, over)
-        keep = (array, loops, weights_zero, dtype)
         if windows or self.beside(data, groups, over):
-            return self.convolution(data, zero, keep, groups, columns, windows, over)
-        return self.matrices(data, zero, keep, groups, columns, over)
+            return self.convolution(data, zero, weights, groups, columns, windows, over)
+        return self.matrices(data, zero, weights, groups, columns, over)
 
     def constants_of(self, expression, data, fixed, number):
         """(array, its loops): the constant factor, with all loops that the data is summed over."""
@@ -195,14 +219,52 @@ class Contractions:
 
     @staticmethod
     def as_weights(expression, array):
-        """(array, zero point, type): bytes minus a zero point."""
+        """(array, zero point, type, 1): bytes minus a zero point; or (arrays, 0, int8, how many), whose sum it is."""
         low, high = int(array.min()), int(array.max())
         dtype = byte_of((low, high))
         if dtype is not None:
-            return array, 0, dtype
-        if high - low > 255 or low < -255 or low > 0:
-            expression.fail(f"its constant factor is {low:,} to {high:,}; weights are bytes minus a zero point")
-        return array - low, -low, "uint8"
+            return array, 0, dtype, 1
+        if high - low <= 255 and -255 <= low <= 0:
+            return array - low, -low, "uint8", 1
+        times = -(-max(-low, high) // LARGEST)
+        if times > MOST_PARTS:
+            expression.fail(
+                f"its constant factor is {low:,} to {high:,}; it is added up of {MOST_PARTS} bytes, {LARGEST} each, at "
+                "most: divide it, and multiply the scale"
+            )
+        parts = np.diff([np.clip(array, -LARGEST * n, LARGEST * n) for n in range(times + 1)], axis=0)
+        return parts, 0, "int8", times
+
+    def repeated(self, data, part):
+        """The data with an axis more, along which it is the same: in front, or, where runs of bytes would be short, in
+        front of the last axis, by a product with ones."""
+        whole = self.values[data.source.root]
+        channels = whole.shape[-1] if whole.shape else SHORT_RUN
+        positions = list(data.positions)
+        if channels >= SHORT_RUN:
+            value = self.graph.reshape(whole, [1, *whole.shape])
+            value = self.graph.expand(value, (part.extent, *whole.shape))
+            positions.insert(0, part.position())
+        else:
+            pixels = math.prod(whole.shape[:-1])
+            ones = self.graph.constant(np.tile(np.eye(channels, dtype=np.int8), part.extent))
+            zeros = [self.graph.constant(np.zeros((), one)) for one in (whole.dtype, np.int8)]
+            value = self.graph.reshape(whole, [pixels, channels])
+            value = self.graph.node("MatMulInteger", [value, ones, *zeros], "int32", [pixels, part.extent * channels])
+            value = self.as_bytes_of_sums(value, whole.dtype)
+            value = self.graph.reshape(value, [*whole.shape[:-1], part.extent, channels])
+            positions.insert(len(positions) - 1, part.position())
+        source = Source(data.source.name, whole.dtype, value.shape)
+        self.values[source] = value
+        if data.source.pad is not None:
+            source = source.padded(data.source.pad)
+        return Load(source, tuple(positions))
+
+    def as_bytes_of_sums(self, value, dtype):
+        low, high = LIMITS[dtype]
+        numbers = {"axis": len(value.shape) - 1, "zero": 0, "low": low, "high": high, "unsigned": int(dtype == "uint8")}
+        scale = self.graph.constant(np.ones(1, np.float32))
+        return self.graph.node("Requantise", [value, scale], dtype, value.shape, "ai.tessera", **numbers)
 
     @staticmethod
     def beside(data, groups, over):
@@ -404,7 +466,9 @@ class Contractions:
             kernel = np.transpose(array, [loops.index(loop) for loop in (*inner, *columns)])
             kernels.append(kernel.reshape(math.prod(loop.extent for loop in inner), -1))
         self.at(expression)
-        array, weights_zero, dtype = self.as_weights(expression, np.concatenate(kernels))
+        array, weights_zero, dtype, times = self.as_weights(expression, np.concatenate(kernels))
+        if times > 1:
+            array, lines = np.concatenate(array), lines * times
         factor = self.graph.constant(array.astype(dtype))
         value = self.graph.concat(lines, 1)
         zeros = [self.graph.constant(np.array(parts[0][2], value.dtype))]
@@ -423,8 +487,6 @@ class Contractions:
             value, loops = self.axes_of(data)
             sides.append([value, loops, zero])
         for loop in over:
-            if loop not in sides[0][1] and loop not in sides[1][1]:
-                expression.fail(f"does not depend on {loop.name}; leave it out and multiply the scale")
             for side in sides:
                 if loop not in side[1]:  # the same element again
                     value = self.graph.reshape(side[0], [*side[0].shape, 1])

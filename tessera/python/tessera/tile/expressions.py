@@ -4,7 +4,9 @@ and the greatest integer that it can be."""
 
 import copy
 import dataclasses
+import functools
 import itertools
+import math
 
 import numpy as np
 
@@ -36,6 +38,7 @@ class Source:
     made: object = None
     pad: int | None = None
     padded_from: object = None  # the same without pad
+    number: bool = False  # of loops alone: its name says all
 
     @property
     def root(self):
@@ -65,7 +68,7 @@ class Source:
 
     def range(self):
         if self.array is not None and self.array.size:
-            found = (self.array.min(), self.array.max())
+            found = (self.array.min().item(), self.array.max().item())
         elif self.made is not None:
             found = self.made.body.range
         else:
@@ -77,7 +80,13 @@ class Source:
 class Expression:
     """Children first; `where` is the line, range the least and the greatest value."""
 
-    __array_ufunc__ = None  # NumPy leaves operations to them
+    def __array_ufunc__(self, function, method, *inputs, **options):
+        """NumPy's functions that the language has, of elements."""
+        if method == "__call__" and not options and function is np.absolute:
+            return abs(self)
+        if method == "__call__" and not options and function in OF_NUMPY:
+            return binary(OF_NUMPY[function], *inputs)
+        return errors.refuse(f"numpy.{function.__name__} of {self}: elements are joined by the functions of the nest")
 
     def __init__(self, children, range_):
         self.children = tuple(children)
@@ -130,17 +139,36 @@ class Expression:
     def __gt__(self, other):
         return binary("less", other, self)
 
+    def __and__(self, other):
+        return of_bits("min", self, other)
+
+    def __or__(self, other):
+        return of_bits("max", self, other)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __invert__(self):
+        return 1 - of_bits("max", self, self)
+
     def __le__(self, other):
         return 1 - binary("less", other, self)
 
     def __ge__(self, other):
         return 1 - binary("less", self, other)
 
+    def __eq__(self, other):
+        return binary("equal", self, other)
+
+    def __ne__(self, other):
+        return 1 - binary("equal", self, other)
+
+    __hash__ = object.__hash__
+
     def __neg__(self):
         return binary("sub", 0, self)
 
     def __abs__(self):
-        return binary("max", self, -self)
+        return Number(abs(self.value)) if isinstance(self, Number) else Apply("abs", [self])
 
     def __bool__(self):
         return errors.refuse(f"{self} has no truth in Python; where(condition, a, b) chooses between elements")
@@ -168,10 +196,12 @@ class Load(Expression):
         return (id(self.source.root), self.source.pad, tuple(str(one) for one in self.positions))
 
     def __str__(self):
+        if self.source.number:
+            return self.source.name
         return f"{self.source.name}[{', '.join(map(str, self.positions))}]"
 
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shift": ">>", "less": "<"}
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shift": ">>", "less": "<", "equal": "=="}
 FUNCTIONS = {
     "add": np.add,
     "sub": np.subtract,
@@ -180,9 +210,16 @@ FUNCTIONS = {
     "mod": np.mod,
     "shift": np.right_shift,
     "less": np.less,
+    "equal": np.equal,
+    "abs": np.abs,
     "max": np.maximum,
     "min": np.minimum,
     "where": lambda condition, a, b: np.where(condition != 0, a, b),
+}
+
+
+OF_NUMPY = {
+    FUNCTIONS[name]: name for name in ("add", "sub", "mul", "floordiv", "mod", "shift", "less", "equal", "max", "min")
 }
 
 
@@ -195,10 +232,13 @@ class Apply(Expression):
 
     @staticmethod
     def _range(name, ranges):
-        if name == "less":
+        if name in ("less", "equal"):
             return (0, 1)
         if name == "mod":
             return (0, ranges[1][1] - 1)
+        if name == "abs":
+            ((low, high),) = ranges
+            return (max(0, low, -high), max(-low, high))
         if name == "where":
             return (min(ranges[1][0], ranges[2][0]), max(ranges[1][1], ranges[2][1]))
         if name in ("max", "min"):
@@ -243,8 +283,7 @@ class Reduce(Expression):
     """The sum, the largest or the smallest of `body` over loops."""
 
     def __init__(self, kind, body, over):
-        count = int(np.prod([loop.extent for loop in over], dtype=np.int64))
-        low, high = (body.range[0] * count, body.range[1] * count) if kind == "sum" else body.range
+        low, high = sum_range(body, over) if kind == "sum" else body.range
         super().__init__([body], (low, high))
         self.kind, self.over = kind, tuple(over)
         self.loops = [loop for loop in self.loops if loop not in self.over]
@@ -257,6 +296,34 @@ class Reduce(Expression):
 
     def __str__(self):
         return f"{self.kind}({self.body}, over={', '.join(loop.name for loop in self.over)})"
+
+
+def factors_of(expression):
+    if isinstance(expression, Apply) and expression.name == "mul":
+        return [one for child in expression.children for one in factors_of(child)]
+    return [expression]
+
+
+def sum_range(body, over):
+    """The least and the greatest sum: constants among the factors count with their values."""
+    from .meaning import values_of
+
+    factors = factors_of(body)
+    fixed = [one for one in factors if one.constant and one.loops]
+    count = math.prod(loop.extent for loop in over)
+    if not fixed:
+        return body.range[0] * count, body.range[1] * count
+    low, high = 1, 1
+    for one in factors:
+        if not (one.constant and one.loops):
+            ends = [a * b for a in (low, high) for b in one.range]
+            low, high = min(ends), max(ends)
+    loops = list(dict.fromkeys(loop for one in fixed for loop in one.loops))
+    values = functools.reduce(np.multiply, (values_of(one, loops) for one in fixed))
+    axes = tuple(axis for axis, loop in enumerate(loops) if loop in over)
+    times = count // math.prod(loops[axis].extent for axis in axes)
+    least, most = (pick(values * low, values * high).sum(axis=axes) * times for pick in (np.minimum, np.maximum))
+    return int(least.min()), int(most.max())
 
 
 def with_loops(expression, new):
@@ -284,12 +351,26 @@ def bound_apart(expression, over):
     return made
 
 
+def number_of(position):
+    """The number of an iteration, or another integer function of loops, as a constant."""
+    if not position.loops:
+        return Number(int(position.values()))
+    array = position.values()
+    source = Source(str(position), "int64", array.shape, array=array, number=True)
+    return Load(source, tuple(loop.position() for loop in position.loops))
+
+
 def as_expression(value):
     if isinstance(value, Expression):
         return value
     if isinstance(value, Loop | Position):
-        errors.refuse(f"{value} is a position; values come from tensors (constant(numpy.arange(n))[loop] is one)")
+        return number_of(value.position())
     number = integer_of(value)
+    if isinstance(value, bool | np.bool_):
+        errors.refuse(
+            f"a comparison is {value} for all elements; loops are compared by <, <=, > and >=, and by == with an "
+            "element or with n.value(loop)"
+        )
     if number is None:
         errors.refuse(
             f"an expression is made of integers and elements of tensors, not of {value!r}; scales stand in "
@@ -309,8 +390,55 @@ def binary(name, one, other):
     return Apply(name, [a, b])
 
 
+def of_bits(name, one, other):
+    """& and | of what is 0 or 1."""
+    found = [as_expression(value) for value in (one, other)]
+    for value in found:
+        if value.range[0] < 0 or value.range[1] > 1:
+            errors.refuse(
+                f"&, | and ~ join comparisons, which are 0 or 1; {value} is {value.range[0]} to {value.range[1]}"
+            )
+    return found[0] if one is other else binary(name, *found)
+
+
 def walk(expression):
     """The expression and all inside of it, children first."""
     for child in expression.children:
         yield from walk(child)
     yield expression
+
+
+def replaced(expression, part, by):
+    """A copy in which `by` stands for `part`. What stands in several places is one copy."""
+    copies = {id(part): by}
+
+    def copied(one):
+        if id(one) not in copies:
+            children = tuple(copied(child) for child in one.children)
+            copies[id(one)] = one
+            if any(child is not before for child, before in zip(children, one.children, strict=True)):
+                made = copies[id(one)] = copy.copy(one)
+                made.children = children
+                made.loops = list(dict.fromkeys(itertools.chain.from_iterable(child.loops for child in children)))
+                if isinstance(one, Reduce):
+                    made.loops = [loop for loop in made.loops if loop not in one.over]
+                if isinstance(one, Requantise) and isinstance(one.scale, Expression):
+                    made.loops = list(dict.fromkeys([*made.loops, *one.scale.loops]))
+        return copies[id(one)]
+
+    return copied(expression)
+
+
+def identity(expression):
+    """The same text for two expressions that are the same function of the same elements."""
+    if isinstance(expression, Load):
+        places = [
+            id(one) if one.table is not None else (sorted((id(loop), n) for loop, n in one.terms.items()), one.constant)
+            for one in expression.positions
+        ]
+        return f"{id(expression.source.root)}.{expression.source.pad}.{places}"
+    if isinstance(expression, Number):
+        return f"number {expression.value}"
+    if isinstance(expression, Apply):
+        return f"{expression.name}({', '.join(identity(child) for child in expression.children)})"
+    return f"at {id(expression)}"

@@ -39,26 +39,31 @@ def extreme(wanted, smaller):
     return (better(worse.reduce(wanted, 1)[:, None], worse.reduce(wanted, 0)[None, :]) == wanted).all()
 
 
-def fits_machine(form, wanted, x, y):
-    """wanted: (256, 256) results by the bits of x and y, which have these values."""
+def fits_machine(form, wanted, x, y, inside_x, inside_y):
+    """(form, results) where the vector unit has the function, else None. wanted: (256, 256) results by the bits of x
+    and y, which have these values; those that are not inside never come, and their results are the machine's."""
     if form["kind"] in ("max", "min"):
-        return bool(extreme(wanted, form["kind"] == "min"))
+        near = [np.abs(one[:, None] - one[inside][None, :]).argmin(1) for one, inside in ((x, inside_x), (y, inside_y))]
+        wanted = wanted[np.flatnonzero(inside_x)[near[0]]][:, np.flatnonzero(inside_y)[near[1]]]
+        return (form, wanted) if extreme(wanted, form["kind"] == "min") else None
     grid = np.broadcast_arrays(x[:, None], y[None, :])
-    first, second, results = (one.reshape(-1) for one in (*grid, wanted))
-    hard = np.arange(0, 65536, 257)
+    places = np.flatnonzero(inside_x[:, None] & inside_y[None, :])
+    first, second, results = (one.reshape(-1)[places] for one in (*grid, wanted))
+    hard = np.unique(np.linspace(0, places.size - 1, 256).astype(np.int64))
     names = ("f", "rx", "ry")
     for number in range(343):
         steps = (STEPS[number % 7], STEPS[number // 7 % 7], STEPS[number // 49])
-        tried = form | {name: moved(form.get(name, 0), by) for name, by in zip(names, steps, strict=True)}
+        tried = form | {name: float(moved(form.get(name, 0), by)) for name, by in zip(names, steps, strict=True)}
         if not (applied(tried, first[hard], second[hard]) == results[hard]).all():
             continue
         wrong = np.flatnonzero(applied(tried, first, second) != results)
         if not wrong.size:
-            return held(tried, x, y)
+            whole = applied(tried, *grid)
+            return (tried, whole) if held(tried, x, y) else None
         if hard.size > 512:
-            return False
+            return None
         hard = np.append(hard, wrong[:4])
-    return False
+    return None
 
 
 def held(form, x, y):

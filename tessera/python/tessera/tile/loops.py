@@ -52,6 +52,18 @@ class Positioned:
     def __mod__(self, other):
         return combined(self, other, "%")
 
+    def __lt__(self, other):
+        return compared(self, other)
+
+    def __gt__(self, other):
+        return compared(other, self)
+
+    def __le__(self, other):
+        return 1 - compared(other, self)
+
+    def __ge__(self, other):
+        return 1 - compared(self, other)
+
     def __repr__(self):
         return str(self.position())
 
@@ -139,7 +151,21 @@ def as_position(value):
     return Position({}, number)
 
 
+def compared(one, other):
+    """Whether one is less than the other: an expression."""
+    from .expressions import binary
+
+    return binary("less", one, other)
+
+
+NAMES = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "mod"}
+
+
 def combined(one, other, sign):
+    if getattr(other, "constant", True) is False or getattr(one, "constant", True) is False:  # an element of a tensor
+        from .expressions import binary
+
+        return binary(NAMES[sign], one, other)
     a, b = as_position(one), as_position(other)
     affine = a.table is None and b.table is None
     if affine and sign in "+-":

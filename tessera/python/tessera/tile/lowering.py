@@ -4,23 +4,26 @@ result is. Leaves: an ONNX graph of integer operators. Method: an expression is 
 table, what two bytes decide a function of pairs; sums of products become convolutions and products of matrices by which
 loops their factors have, and other reductions windows. What the machine has no form for is refused with its line."""
 
-import copy
+import functools
 import math
+import operator
 
 import numpy as np
 
 from .contractions import Contractions, Sums
 from .errors import KernelError
-from .expressions import LIMITS, Apply, Expression, Load, Number, Reduce, Requantise, byte_of, walk
+from .expressions import LIMITS, Apply, Expression, Load, Number, Reduce, Requantise, byte_of, identity, replaced, walk
 from .forms import fits_machine
+from .gathering import Gathering
 from .graphs import GraphMaker, Value
+from .lattices import Lattices, is_bit, number_beside
 from .meaning import values_of
 from .plain import Plain
 from .views import Views
 from .windows import Windows
 
 
-class Lowering(Views, Contractions, Windows, Plain):
+class Lowering(Views, Contractions, Gathering, Lattices, Windows, Plain):
     """One operator. inputs: {Source: its name} of those that come when it runs. host: whether what the NPU has no form
     for is left to the host's processor."""
 
@@ -30,6 +33,7 @@ class Lowering(Views, Contractions, Windows, Plain):
         self.values = {source: Value(name, source.dtype, source.shape) for source, name in inputs.items()}
         self.order = {}  # Loop -> axis of the result at hand
         self._kept = {}  # (id of an expression, loops, type) -> (the expression, Value)
+        self._lattices, self._conversions = {}, {}  # id of an expression -> (it, what it becomes)
 
     def run(self, computes):
         for made in computes:
@@ -76,26 +80,26 @@ class Lowering(Views, Contractions, Windows, Plain):
         """What was made of sums, over `loops`."""
         return self.view(self.graph.reshape(value, found.shape), found.loops, loops)
 
-    def sums(self, expression):
-        """(Sums, constant expression or None) where an expression is one int32 tensor and constants; else None."""
+    def sums(self, expression, scale=None):
+        """(Sums, constant expression or None) where an expression is int32 tensors and constants, added; else None.
+        scale: the expression that they will be multiplied by, or a number."""
         terms = list(self.terms(expression, 1))
-        tensors = [(factor, one) for factor, one in terms if not one.constant]
-        found = self.joined(expression, tensors) if len(tensors) > 1 else None
-        if len(tensors) > 1 and found is None:
-            texts = " and ".join(str(one) for _, one in tensors[:2])
-            expression.fail(
-                f"{texts} are joined as int32; the vector unit joins bytes: requantise one of them first (products "
-                "with constants can be added where rows, columns, type and zero point are the same)"
-            )
-        if not tensors or not self.is_wide(tensors[0][1]):
+        tensors = self.merged([(factor, one) for factor, one in terms if not one.constant])
+        if not any(self.is_wide(one) for _, one in tensors):
             return None
-        rest = [(factor, one) for factor, one in terms if one.constant]
         bias = None
-        for factor, one in rest:
-            part = one if factor == 1 else one * factor
-            bias = part if bias is None else bias + part
-        factor, tensor = tensors[0]
-        return found or self.reduced(tensor, factor), bias
+        for factor, one in terms:
+            if one.constant:
+                part = one if factor == 1 else one * factor
+                bias = part if bias is None else bias + part
+        channels = [loop for one in (bias, scale) if isinstance(one, Expression) for loop in one.loops]
+        found = self.reduced(tensors[0][1], tensors[0][0]) if len(tensors) == 1 else self.joined(expression, tensors)
+        apart = found is not None and any(loop not in found.channels for loop in channels)
+        if found is None or (apart and not any(isinstance(one, Load) for _, one in tensors)):
+            found, rest = self.gathered(expression, tensors, channels)
+            if rest is not None:
+                bias = rest if bias is None else bias + rest
+        return found, bias
 
     def terms(self, expression, sign):
         """(factor, expression) whose sum it is."""
@@ -109,8 +113,80 @@ class Lowering(Views, Contractions, Windows, Plain):
                 yield from self.terms(others[0], sign * numbers[0])
             else:
                 yield sign, expression
+        elif isinstance(expression, Reduce) and expression.kind == "sum":
+            yield from self.multiplied_out(expression, sign)
         else:
             yield sign, expression
+
+    def multiplied_out(self, expression, sign):
+        """(factor, sum) of a sum: itself where its factors are bytes, else one for each product of their terms."""
+        if all(one.constant or self.is_factor(one) for one in self.factors(expression.body)):
+            yield sign, expression
+            return
+        parts = self.products_of(expression.body)
+        if not parts or (len(parts) == 1 and identity(parts[0][1]) == identity(expression.body)):
+            yield sign, expression
+            return
+        for number, body in parts:
+            part = Reduce("sum", body, expression.over)
+            part.where = body.where = expression.where
+            yield sign * number, part
+
+    def products_of(self, expression):
+        """[(number, product of factors)] whose sum it is."""
+        numbers, bodies = {}, {}
+        for number, factors in self.flattened(expression):
+            key = tuple(sorted(identity(one) for one in factors))
+            numbers[key] = numbers.get(key, 0) + number
+            bodies[key] = functools.reduce(operator.mul, factors) if factors else Number(1)
+            bodies[key].where = expression.where
+        return [(numbers[key], body) for key, body in bodies.items() if numbers[key] != 0]
+
+    def flattened(self, expression):
+        """[(number, [factors])] whose sum it is, where no factor is a sum itself, if it can be."""
+        products = [(1, [])]
+        for one in self.factors(expression):
+            apart = [(1, [one])]
+            if isinstance(one, Number):
+                apart = [(one.value, [])]
+            elif not one.constant and not self.is_factor(one):
+                terms = list(self.terms(one, 1))
+                if len(terms) > 1 or terms[0][1] is not one:
+                    apart = [(a * b, some) for a, term in terms for b, some in self.flattened(term)]
+            products = [(a * b, [*some, *more]) for a, some in products for b, more in apart]
+        return products
+
+    def is_factor(self, expression):
+        """Whether GEMM takes it: a byte, or one minus a zero point."""
+        return byte_of(expression.range) is not None or self.read_with_zero(expression) is not None
+
+    def merged(self, tensors):
+        """(factor, expression) of which those that sum the same data times constants are one."""
+        found = {}
+        for factor, one in tensors:
+            key, constant = identity(one), Number(factor)
+            if isinstance(one, Reduce) and one.kind == "sum":
+                moving = [part for part in self.factors(one.body) if not part.constant]
+                for part in self.factors(one.body):
+                    if part.constant:
+                        constant = constant * part
+                if len(moving) == 1:
+                    key = (identity(moving[0]), *sorted(map(id, one.over)))
+            found.setdefault(key, []).append((factor, one, constant))
+        return [self.one_sum(same) if len(same) > 1 else same[0][:2] for same in found.values()]
+
+    def one_sum(self, same):
+        _, first, total = same[0]
+        if not isinstance(first, Reduce):
+            return sum(factor for factor, *_ in same), first
+        moving = [part for part in self.factors(first.body) if not part.constant]
+        if len(moving) > 1:
+            return sum(factor for factor, *_ in same), first
+        for _, _, constant in same[1:]:
+            total = total + constant
+        whole = Reduce("sum", moving[0] * total, first.over)
+        whole.where = whole.body.where = first.where
+        return 1, whole
 
     @staticmethod
     def is_wide(expression):
@@ -138,17 +214,28 @@ class Lowering(Views, Contractions, Windows, Plain):
             return self.graph.constant(values.astype(dtype))
         value = self.leaf(expression, loops)
         if value is None:
-            leaves = self.leaves(expression)
-            if len(leaves) > 2:
-                value = self.blended(expression, loops)
-            if value is None and len(leaves) > 2:
-                expression = self.with_fewer(expression, leaves)
-                leaves = self.leaves(expression)
-            if value is None and len(leaves) == 1:
-                value = self.table_of(expression, leaves[0], loops, dtype)
-            elif value is None:
-                value = self.pairs_of(expression, leaves, loops, dtype)
+            try:
+                value = self.joined_bytes(expression, loops, dtype)
+            except KernelError:
+                value = self.blended(expression, loops, products=True)
+                if value is None:
+                    raise
         return self.as_type(value, dtype)
+
+    def joined_bytes(self, expression, loops, dtype):
+        """The Value of a function of bytes."""
+        leaves = self.leaves(expression)
+        if len(leaves) > 2:
+            value = self.blended(expression, loops)
+            if value is not None:
+                return value
+            expression = self.without_choices(expression)
+            leaves = self.leaves(expression)
+            expression = self.with_fewer(expression, leaves)
+            leaves = self.leaves(expression)
+        if len(leaves) == 1:
+            return self.table_of(expression, leaves[0], loops, dtype)
+        return self.pairs_of(expression, leaves, loops, dtype)
 
     def as_type(self, value, dtype):
         """Of a value that both byte types hold."""
@@ -167,6 +254,8 @@ class Lowering(Views, Contractions, Windows, Plain):
             self.at(expression)
             found = self.extreme(expression)
             return self.unfolded(found, found.value, loops)
+        if (found := self.latticed(expression)) is not None:
+            return self.bytes(found, loops)
         bounds = self.converted(expression)
         return None if bounds is None else self.requantised(expression, bounds, loops)
 
@@ -175,12 +264,18 @@ class Lowering(Views, Contractions, Windows, Plain):
             isinstance(expression, Alias)
             or (isinstance(expression, Load) and expression.source.dtype != "int32" and not expression.constant)
             or (isinstance(expression, Reduce) and expression.kind != "sum")
+            or self.latticed(expression) is not None
             or self.converted(expression) is not None
         )
 
     def converted(self, expression):
         """(sum, scale, zero, low, high) where an expression makes a byte of int32 sums: by requantise(), or by bounds
         alone. Else None."""
+        if id(expression) not in self._conversions:
+            self._conversions[id(expression)] = (expression, self._converted(expression))
+        return self._conversions[id(expression)][1]
+
+    def _converted(self, expression):
         if isinstance(expression, Requantise):
             inner, scale = expression.children[0], expression.scale
             bounds = (expression.zero, expression.low, expression.high)
@@ -189,9 +284,18 @@ class Lowering(Views, Contractions, Windows, Plain):
             scale, bounds = 1.0, (0, max(low, expression.range[0]), min(high, expression.range[1]))
         else:
             return None
-        if any(self.is_wide(one) for _, one in self.terms(inner, 1)):
+        divided = quotient(inner) if scale == 1.0 else None
+        whole = divided[0] if divided else inner
+        if not any(self.is_wide(one) for _, one in self.terms(whole, 1)):
+            return None
+        if divided is None:
             return (inner, scale, *bounds)
-        return None
+        whole, divisor, addend = divided
+        low, high = bounds[1] - addend, bounds[2] - addend
+        found = self.divided(whole, divisor, low, high)
+        if found is None:
+            expression.fail(f"the machine's rounding gives no such quotient by {divisor:,}; requantise it instead")
+        return (*found, addend, low, high)
 
     @staticmethod
     def clipped(expression):
@@ -211,7 +315,11 @@ class Lowering(Views, Contractions, Windows, Plain):
 
     def requantised(self, expression, bounds, loops):
         inner, scale, zero, low, high = bounds
-        found, bias = self.sums(inner)
+        terms = [term for term in self.terms(inner, 1) if not term[1].constant]
+        if len(terms) == 1 and terms[0][0] == -1:  # halves round to even on both sides of 0
+            inner, scale = Number(0) - inner, Number(0) - scale if isinstance(scale, Expression) else -scale
+            bounds = (inner, scale, zero, low, high)
+        found, bias = self.sums(inner, scale)
         return self.finished(expression, found, bias, bounds, loops)
 
     def finished(self, expression, found, bias, bounds, loops):
@@ -245,17 +353,24 @@ class Lowering(Views, Contractions, Windows, Plain):
 
     # --- bytes times constants, added
 
-    def blended(self, expression, loops):
+    def blended(self, expression, loops, products=False):
         """A byte of a sum of bytes times constants, as a convolution along the operands side by side; None for others.
-        It rounds as requantise() says, which the vector unit's second operation does for some scales only."""
+        It rounds as requantise() says, which the vector unit's second operation does for some scales only. products: of
+        products of two bytes, too."""
         if isinstance(expression, Requantise):
             inner, scale = expression.children[0], expression.scale
             bounds = (expression.zero, expression.low, expression.high)
         else:
             inner, low, high = self.clipped(expression)
             scale, bounds = 1.0, (0, max(low, expression.range[0]), min(high, expression.range[1]))
+            if (divided := quotient(inner)) is not None:
+                low, high = (one - divided[2] for one in bounds[1:])
+                found = self.divided(*divided[:2], low, high)
+                if found is None:
+                    return None
+                (inner, scale), bounds = found, (divided[2], low, high)
         parts, bias = [], None
-        for factor, one in self.terms(inner, 1):
+        for factor, one in self.products_of(inner) if products else self.terms(inner, 1):
             if one.constant:
                 one = one if factor == 1 else one * factor
                 bias = one if bias is None else bias + one
@@ -265,7 +380,13 @@ class Lowering(Views, Contractions, Windows, Plain):
                 if part.constant:
                     fixed = fixed * part
             leaves = [part for part in self.factors(one) if not part.constant]
-            if len(leaves) != 1 or leaves[0] is expression or not byte_of(leaves[0].range):
+            if any(leaf is expression or not self.is_factor(leaf) for leaf in leaves) or not leaves:
+                return None
+            if len(leaves) > 1 and not products:
+                return None
+            if len(leaves) > 1:
+                return self.products_added(expression, inner, (inner, scale, *bounds), loops)
+            if not byte_of(leaves[0].range):
                 return None
             parts.append((fixed, leaves[0]))
         scales = [scale] if isinstance(scale, Expression) else []
@@ -276,6 +397,18 @@ class Lowering(Views, Contractions, Windows, Plain):
             return None
         found = self.weighed(expression, parts, values, loops, varying)
         return self.finished(expression, found, bias, (inner, scale, *bounds), loops)
+
+    def products_added(self, expression, inner, bounds, loops):
+        """A byte of products of two bytes, added: element by element a product of two matrices."""
+        terms = self.products_of(inner)
+        fixed = [bounds[1], *(one for _, one in terms if one.constant)]
+        channels = [loop for one in fixed if isinstance(one, Expression) for loop in one.loops]
+        found, bias = self.gathered(inner, [term for term in terms if not term[1].constant], channels)
+        for factor, one in terms:
+            if one.constant:
+                one = one * factor
+                bias = one if bias is None else bias + one
+        return self.finished(expression, found, bias, bounds, loops)
 
     def weighed(self, expression, parts, values, loops, varying):
         """Sums of bytes times constants: channels are the loops along which constants change, or the last one."""
@@ -294,8 +427,10 @@ class Lowering(Views, Contractions, Windows, Plain):
         data = self.graph.concat(lines, 1) if len(lines) > 1 else lines[0]
         data = self.graph.transpose(data, [0, 3, 1, 2])
         weights = np.stack([values_of(fixed, channels).reshape(-1) for fixed, _ in parts], 1)
-        array, zero, dtype = self.as_weights(expression, weights)
-        kernel = self.graph.constant(array.reshape(count(channels), 1, len(parts), 1).astype(dtype))
+        array, zero, dtype, times = self.as_weights(expression, weights)
+        data = self.graph.concat([data] * times, 2) if times > 1 else data
+        array = np.concatenate(array, 1) if times > 1 else array
+        kernel = self.graph.constant(array.reshape(count(channels), 1, -1, 1).astype(dtype))
         zeros = [self.graph.constant(np.array(0, data.dtype)), self.graph.constant(np.array(zero, dtype))]
         self.at(expression)
         result = self.graph.node(
@@ -304,7 +439,7 @@ class Lowering(Views, Contractions, Windows, Plain):
             "int32",
             [1, count(channels), 1, count(pixels)],
             group=count(channels),
-            kernel_shape=[len(parts), 1],
+            kernel_shape=[len(parts) * times, 1],
         )
         left = [*channels, *pixels]
         return Sums(result, left, channels, 1, tuple(loop.extent for loop in left))
@@ -374,20 +509,37 @@ class Lowering(Views, Contractions, Windows, Plain):
         """Where an operand is what it never is, an entry has no meaning."""
         return np.clip(entries, *LIMITS[dtype]).astype(np.uint8).view(dtype)
 
+    def without_choices(self, expression):
+        """The same with where(bit, a, b) of bytes as where(bit, a, 0) + where(bit, 0, b)."""
+        while (one := next(filter(self.is_choice, walk(expression)), None)) is not None:
+            bit, *sides = one.children
+            bit = bit if bit.constant or self.is_leaf(bit) else self.alias(bit)
+            parts = [Apply("where", [bit, sides[0], Number(0)]), Apply("where", [bit, Number(0), sides[1]])]
+            for part in parts:
+                part.where = one.where
+            whole = Apply("add", [self.alias(part) for part in parts])
+            whole.where, whole.range = one.where, one.range
+            expression = replaced(expression, one, whole)
+        return expression
+
+    @staticmethod
+    def is_choice(expression):
+        """Whether it is where(bit, a, b) of two bytes, of which none is a number."""
+        if not isinstance(expression, Apply) or expression.name != "where" or expression.constant:
+            return False
+        bit, *sides = expression.children
+        bytes_ = all(byte_of(one.range) and not isinstance(one, Number) for one in sides)
+        return is_bit(bit) and bytes_ and byte_of(expression.range) is not None
+
     def with_fewer(self, expression, leaves):
         """The same with parts in the place of which tensors stand, so that two are left."""
         while len(leaves) > 2:
-            part = next(
-                (
-                    one
-                    for one in walk(expression)
-                    if one is not expression
-                    and not self.is_leaf(one)
-                    and byte_of(one.range)
-                    and len(self.leaves(one)) == 2
-                ),
-                None,
-            )
+            parts = [
+                (one, len(self.leaves(one)))
+                for one in walk(expression)
+                if one is not expression and not self.is_leaf(one) and byte_of(one.range)
+            ]
+            part = min((one for one in parts if 1 < one[1] < len(leaves)), key=lambda one: one[1], default=(None, 0))[0]
             if part is None:
                 texts = ", ".join(str(one) for one in leaves[:3])
                 expression.fail(
@@ -412,6 +564,8 @@ class Lowering(Views, Contractions, Windows, Plain):
     def pairs_of(self, expression, leaves, loops, dtype):
         """The join as small as a byte holds, and what is around it as a table."""
         path = self.path_to_join(expression)
+        if (found := self.distance(path) or self.equality(path)) is not None:
+            return self.bytes(replaced(expression, *found), loops, dtype)
         at = next((one for one in reversed(path) if byte_of(one.range)), expression)
         if at is not expression and len(self.leaves(replaced(expression, at, Alias(at, None, at.loops)))) == 1:
             part = self.alias(at)
@@ -422,10 +576,19 @@ class Lowering(Views, Contractions, Windows, Plain):
             if self.line_of(side, leaf) is None:  # a table first
                 bytes_ = [one for one in walk(side) if byte_of(one.range) and self.decides(leaf, one)]
                 if bytes_ and not self.is_leaf(bytes_[-1]):
-                    leaf = self.alias(bytes_[-1])
-                    expression = replaced(expression, bytes_[-1], leaf)
+                    table = Alias(bytes_[-1], None, bytes_[-1].loops)
+                    if len(self.leaves(replaced(expression, bytes_[-1], table))) == 2:  # it stands nowhere else
+                        leaf = self.alias(bytes_[-1])
+                        expression = replaced(expression, bytes_[-1], leaf)
             sides.append(leaf)
-        return self.pairs(expression, sides, loops, dtype)
+        try:
+            return self.pairs(expression, sides, loops, dtype)
+        except KernelError:
+            path = self.path_to_join(expression)
+            inner = next((one for one in reversed(path) if byte_of(one.range)), expression)
+            if inner is expression or self.is_leaf(inner):
+                raise
+            return self.bytes(replaced(expression, inner, self.alias(inner)), loops, dtype)
 
     def decides(self, leaf, expression):
         return any(self.same(part, leaf) for part in walk(expression))
@@ -440,8 +603,9 @@ class Lowering(Views, Contractions, Windows, Plain):
         given = self.given(expression, leaves, [x[:, None], y[None, :]])
         entries = np.broadcast_to(values_of(expression, [], given=given), (256, 256))
         wanted = np.clip(entries, *LIMITS[dtype])
-        form = self.form_of(expression, leaves, dtype)
-        if not fits_machine(form, wanted, x, y):
+        inside = [(one >= leaf.range[0]) & (one <= leaf.range[1]) for one, leaf in zip((x, y), leaves, strict=True)]
+        found = fits_machine(self.form_of(expression, leaves, dtype), wanted, x, y, *inside)
+        if found is None:
             value = self.blended(expression, loops)
             if value is None:
                 expression.fail(
@@ -449,6 +613,7 @@ class Lowering(Views, Contractions, Windows, Plain):
                     "c and the larger or smaller of two tables, rounded and clamped; clip or requantise in between"
                 )
             return value
+        form, wanted = found
         shape = np.broadcast_shapes(values[0].shape, values[1].shape)
         held = self.graph.table(self.as_bytes(wanted.reshape(-1), dtype))
         self.at(expression)
@@ -468,6 +633,7 @@ class Lowering(Views, Contractions, Windows, Plain):
         low, high = (-128, 127) if dtype == "int8" else (0, 255)
         scale, zero = 1.0, 0
         *around, join = self.path_to_join(expression)
+        offset = 0.0
         for one in around:
             if isinstance(one, Requantise):
                 zero, low, high = one.zero, max(low - one.zero, one.low), min(high - one.zero, one.high)
@@ -475,19 +641,60 @@ class Lowering(Views, Contractions, Windows, Plain):
             elif isinstance(one, Apply) and one.name in ("min", "max"):
                 _, least, most = self.clipped(one)
                 low, high = max(low, least), min(high, most)
+            elif isinstance(one, Apply) and one.name in ("shift", "floordiv"):  # half to even never meets a half
+                divisor = one.children[1].value if one.name == "floordiv" else 2 ** one.children[1].value
+                offset -= scale * (divisor - 1) / (2 * divisor)
+                scale /= divisor
+            elif (found := number_beside(one)) and one.name in ("add", "sub", "mul"):
+                number, _, first = found
+                if one.name == "mul":
+                    scale *= number.value
+                else:
+                    offset += scale * number.value * (-1 if one.name == "sub" and not first else 1)
+                    scale = -scale if one.name == "sub" and first else scale
         kind = getattr(join, "name", "add")
         if kind in ("max", "min"):
             return {"kind": kind}
+        if kind == "less":
+            low, high = max(low, 0), min(high, 1)
         lines = [self.line_of(self.side_of(join, leaf), leaf) or (1, 0) for leaf in leaves]
+        if kind == "where" and is_bit(join.children[0]):  # bit * (value - other) + other
+            number = next((one for one in join.children[:0:-1] if isinstance(one, Number)), None)
+            if number is not None:
+                kind = "mul"
+                condition = 0 if self.decides(leaves[0], join.children[0]) else 1
+                if number is join.children[1]:
+                    lines[condition] = (-lines[condition][0], 1 - lines[condition][1])
+                lines[1 - condition] = (lines[1 - condition][0], lines[1 - condition][1] - number.value)
+                offset += scale * number.value
         (a, c), (b, d) = lines
         bounds = {"low": max(low, -512), "high": min(high, 511), "zero": zero}
         if kind == "mul" and a and b and c % a == 0 and d % b == 0:
-            return {"kind": "mul", "rx": float(scale * a * b), "zx": -c // a, "zy": -d // b} | bounds
+            return {
+                "kind": "mul",
+                "rx": float(scale * a * b),
+                "zx": -c // a,
+                "zy": -d // b,
+                "f": float(offset),
+            } | bounds
         signs = [1, 1]
-        if kind == "sub":
-            signs = [1, -1] if self.decides(leaves[0], join.children[0]) else [-1, 1]
-        factors = {"rx": scale * a * signs[0], "ry": scale * b * signs[1], "f": scale * (c * signs[0] + d * signs[1])}
+        if kind in ("sub", "less"):
+            signs = [1, -1] if self.decides(leaves[0], join.children[0]) == (kind == "sub") else [-1, 1]
+        addend = scale * (c * signs[0] + d * signs[1]) + offset
+        factors = {"rx": scale * a * signs[0], "ry": scale * b * signs[1], "f": addend}
         return {"kind": "add"} | {name: float(value) for name, value in factors.items()} | bounds
+
+
+def quotient(expression):
+    """(value, divisor, addend) of an expression that is floor(value / divisor) + addend; None for others."""
+    addend, found = 0, number_beside(expression)
+    if found and expression.name in ("add", "sub") and not (found[2] and expression.name == "sub"):
+        addend = found[0].value if expression.name == "add" else -found[0].value
+        expression = found[1]
+        found = number_beside(expression)
+    if found is None or expression.name not in ("shift", "floordiv"):
+        return None
+    return found[1], 2 ** found[0].value if expression.name == "shift" else found[0].value, addend
 
 
 class Alias(Expression):
@@ -500,19 +707,3 @@ class Alias(Expression):
 
     def __str__(self):
         return str(self.part)
-
-
-def replaced(expression, part, by):
-    """A copy in which `by` stands for `part`. What stands in several places is one copy."""
-    copies = {id(part): by}
-
-    def copied(one):
-        if id(one) not in copies:
-            children = tuple(copied(child) for child in one.children)
-            copies[id(one)] = one
-            if any(child is not before for child, before in zip(children, one.children, strict=True)):
-                copies[id(one)] = copy.copy(one)
-                copies[id(one)].children = children
-        return copies[id(one)]
-
-    return copied(expression)

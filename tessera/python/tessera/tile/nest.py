@@ -22,9 +22,10 @@ from .expressions import (
     binary,
     bound_apart,
     fits,
+    number_of,
     walk,
 )
-from .loops import Loop, integer_of
+from .loops import Loop, as_position, integer_of
 
 
 @dataclasses.dataclass(eq=False)
@@ -94,6 +95,11 @@ class Nest:
         return Source(name or f"constant{self._constants}", array.dtype.name, array.shape, array=kept)
 
     # --- expressions
+
+    def value(self, position):
+        """The number of an iteration, or another integer function of loops, as an integer that elements are joined
+        with."""
+        return number_of(as_position(position))
 
     def sum(self, body, over):
         """The sum over reduction loops, an int32."""

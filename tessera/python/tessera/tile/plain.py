@@ -8,7 +8,7 @@ from .errors import KernelError
 from .expressions import Load, fits
 from .meaning import values_of
 
-OPERATORS = {"add": "Add", "sub": "Sub", "mul": "Mul", "max": "Max", "min": "Min"}
+OPERATORS = {"add": "Add", "sub": "Sub", "mul": "Mul", "max": "Max", "min": "Min", "abs": "Abs"}
 REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
 
 
@@ -51,8 +51,8 @@ class Plain:
         name = expression.name
         if name in OPERATORS:
             return self.join(OPERATORS[name], values)
-        if name == "less":
-            return self.cast(self.join("Less", values, "bool"), "int32")
+        if name in ("less", "equal"):
+            return self.cast(self.join(name.capitalize(), values, "bool"), "int32")
         if name == "where":
             condition = self.join("Equal", [values[0], self.number(0)], "bool")
             return self.join("Where", [condition, values[2], values[1]])
@@ -87,7 +87,8 @@ class Plain:
         if expression.kind == "sum":
             try:
                 found = self.reduced(expression, 1)
-                return self.unfolded(found, found.value, loops)
+                if found is not None:
+                    return self.unfolded(found, found.value, loops)
             except KernelError:
                 pass
         over = list(expression.over)

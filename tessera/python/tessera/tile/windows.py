@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums, maxima and minima of single bytes: windows that slide along at most two axes, or whole axes."""
 
+import math
+
 import numpy as np
 
 from .contractions import Sums
 from .expressions import LIMITS, Load, Source
 
 BYTES = np.arange(256, dtype=np.uint8)
+LONG_ROW, MANY_BYTES = 32, 8192  # from where on a product with ones takes less time
 
 
 class Windows:
@@ -22,6 +25,8 @@ class Windows:
         rest = [loop for loop in over if not any(loop in window.inner for window in windows)]
         self.at(expression)
         if bool(windows) == bool(rest):
+            return None
+        if rest and self.sums_long_rows(data, rest):
             return None
         if rest:
             value, loops = self.axes_of(data)
@@ -43,6 +48,18 @@ class Windows:
         )
         left = [*images, *channels, *(loop for window in windows for loop in window.rows)]
         return Sums(result, left, channels, 1, tuple(loop.extent for loop in left))
+
+    @staticmethod
+    def sums_long_rows(data, rest):
+        """Whether sums are those of whole rows, which GEMM reads as they lie and the vector unit transposed."""
+        inner = []
+        for position in reversed(data.positions):
+            if not all(loop in rest for loop in position.loops):
+                break
+            inner += position.loops
+        row = math.prod(loop.extent for loop in rest)
+        rows = math.prod(loop.extent for loop in data.loops if loop not in rest)
+        return set(inner) == set(rest) and row >= LONG_ROW and row * rows >= MANY_BYTES
 
     def extreme(self, expression):
         """The largest, or the smallest, as Sums of bytes."""
