@@ -98,7 +98,8 @@ TEST(CheckOperands, SumsBesideResults) {
   EXPECT_EQ(message("dst=out operation=sum_softmax tail=16"), "sum_softmax writes another memory than it reads");
   EXPECT_EQ(message("dst=inp operation=sum_softmax tail=17"), "tail is not in 1 to block_out");
   EXPECT_EQ(message("dst=inp operation=sum_softmax"), "tail is not in 1 to block_out");
-  EXPECT_EQ(message("dst=inp operation=sum_softmax tail=1 zero=1"), "param_addr, param_loop and zero are for normalise");
+  EXPECT_EQ(message("dst=inp operation=sum_softmax tail=1 zero=1"),
+            "param_addr, param_loop and zero are for normalise");
   EXPECT_EQ(message("dst=inp operation=softmax tail=1"), "tail and sum_table are for sum_softmax");
   EXPECT_EQ(message("dst=inp operation=normalise sum_table=1"), "tail and sum_table are for sum_softmax");
 }

@@ -46,9 +46,7 @@ int64_t row_cycles(const Nest& nest, const isa::MachineConfig& config, const std
   const bool softmax = !nest.convert;
   reduce.operation = softmax ? isa::Reduction::kSumExp : isa::Reduction::kMoments;
   const bool both = softmax && apart;
-  map.operation = both      ? isa::Mapping::kSumSoftmax
-                  : softmax ? isa::Mapping::kSoftmax
-                            : isa::Mapping::kNormalise;
+  map.operation = both ? isa::Mapping::kSumSoftmax : softmax ? isa::Mapping::kSoftmax : isa::Mapping::kNormalise;
   const int64_t entries = nest.extent[Dim::kG] * nest.extent[Dim::kOc];
   int64_t cycles = 0;
   for (const Cut& n : tiles[0]) {

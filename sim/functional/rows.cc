@@ -109,8 +109,7 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
 }
 
 /// Group by group, and in a group entry by entry, which tells where entries are written twice.
-void run_sum_softmax(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads,
-                     uint64_t limit) {
+void run_sum_softmax(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads, uint64_t limit) {
   const auto lanes = static_cast<size_t>(config.block_out);  // rows have no batch
   const uint8_t* src = scratchpads.bytes(space_of(i.src)).data();
   uint8_t* dst = scratchpads.bytes(space_of(i.dst)).data();

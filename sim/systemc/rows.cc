@@ -270,8 +270,8 @@ void RowWalk::rest(Cycle from) {
   at_ = from + static_cast<Cycle>(isa::row_rest_cycles(*config_, before_, work_.entries));
 }
 
-/// The lanes begin with an entry in every fourth cycle, or right behind the one before. They need the first bytes of its
-/// last row.
+/// The lanes begin with an entry in every fourth cycle, or right behind the one before. They need the first bytes of
+/// its last row.
 void RowWalk::entry_begins(Cycle full, int64_t entry) {
   const Cycle free = entry == 0 ? 0 : ends_[0];
   Cycle begin = free;

@@ -558,8 +558,8 @@ class Builder(Events):
         )
 
     def sum_softmax(self, target, source, scalars, over, length, sum_numbers, numbers, zero=0, low=0, high=255):
-        """row_sum_exp() and softmax() in one, with the maxima that row_max() left: the sums of some rows are found while
-        the results of the rows before are made. The target is in another memory than the source."""
+        """row_sum_exp() and softmax() in one, with the maxima that row_max() left: sums of rows are found while the
+        results of the rows before are made. The target is in another memory than the source."""
         dst, src = self._reference(target, ("out", "inp"), "target"), self._reference(source, ("out", "inp"), "source")
         if dst.tile.space == src.tile.space:
             refuse(f"sum_softmax reads {src.tile.space} and writes it: one of both tiles must be in the other memory")
