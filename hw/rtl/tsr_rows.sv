@@ -274,7 +274,8 @@ module tsr_rows #(
       beside_q <= beside;
       if (takes_sum && fetch_row_q == rows_q) begin
         final_q[half_q] <= last_inner;
-        {walk_whole_q[half_q], walk_part_q[half_q]} <= {whole, part};
+        walk_whole_q[half_q] <= whole;  // Yosys drops a concatenation of such choices
+        walk_part_q[half_q] <= part;
       end
       if (slot_ends) begin
         half_q <= !half_q;
