@@ -74,7 +74,25 @@ inline int64_t row_cycles(const RowReduce& i, const MachineConfig& config, const
   add(1, nest.rows % group);
   return kept + last * end;
 }
+/// ROW_MAP's sum_softmax: from a group's sums to the end, when no other group follows.
+inline int64_t row_rest_cycles(const MachineConfig& config, int64_t rows, int64_t entries) {
+  namespace row = timing::row;
+  return row::kRest + row::beside(config) + rows * entries * row::turns(config) + row::kMap - 1;
+}
+
+/// A group's sums while the results of the group before are made.
+inline int64_t row_sum_cycles(const MachineConfig& config, int64_t rows, int64_t entries) {
+  namespace row = timing::row;
+  return rows * row::kGather + row_walk_cycles(config, rows, entries) + row::capture(config);
+}
+
 inline int64_t row_cycles(const RowMap& i, const MachineConfig& config, const RowNest& nest) {
+  if (i.operation == Mapping::kSumSoftmax) {
+    const int64_t group = timing::row::group(config), whole = nest.rows / group, left = nest.rows % group;
+    return whole * row_sum_cycles(config, group, nest.entries) +
+           (left > 0 ? row_sum_cycles(config, left, nest.entries) : 0) +
+           row_rest_cycles(config, left > 0 ? left : std::min(nest.rows, group), nest.entries);
+  }
   constexpr int64_t kExponent = 10;
   const int64_t setup = row_setup_cycles(i, kExponent);
   return setup + (nest.rows - 1) * std::max(nest.entries * timing::row::turns(config), timing::row::kNext + setup) +

@@ -194,7 +194,13 @@ Result check(const RowMap& i, const MachineConfig& config) {
   }
   if (i.low > i.high) return illegal("low exceeds high");
   if (i.param_loop == kLoops) return illegal("param_loop is no loop");
-  if (i.operation == Mapping::kSoftmax) {
+  if (i.operation == Mapping::kSumSoftmax) {
+    if (i.src == i.dst) return illegal("sum_softmax writes another memory than it reads");
+    if (i.tail == 0 || i.tail > config.block_out) return illegal("tail is not in 1 to block_out");
+  } else if (i.tail != 0 || i.sum_table != 0) {
+    return illegal("tail and sum_table are for sum_softmax");
+  }
+  if (i.operation != Mapping::kNormalise) {
     if (i.param_addr != 0 || i.param_loop != 7 || i.zero != 0) {
       return illegal("param_addr, param_loop and zero are for normalise");
     }

@@ -87,6 +87,23 @@ TEST(CheckOperands, RowsOfARunTimeLength) {
   EXPECT_EQ(message("row_map src=out dst=out operation=normalise limited"), "table and limited are for softmax");
 }
 
+TEST(CheckOperands, SumsBesideResults) {
+  MachineConfig config = find_config("npu256");
+  config.row_lanes = 4;
+  const auto message = [&](const std::string& text) {
+    const auto violation = check_operands(one("row_map src=out " + text), config);
+    return violation ? violation->message : "ok";
+  };
+  EXPECT_EQ(message("dst=inp operation=sum_softmax tail=16 sum_table=8 limited"), "ok");
+  EXPECT_EQ(message("dst=out operation=sum_softmax tail=16"), "sum_softmax writes another memory than it reads");
+  EXPECT_EQ(message("dst=inp operation=sum_softmax tail=17"), "tail is not in 1 to block_out");
+  EXPECT_EQ(message("dst=inp operation=sum_softmax"), "tail is not in 1 to block_out");
+  EXPECT_EQ(message("dst=inp operation=sum_softmax tail=1 zero=1"),
+            "param_addr, param_loop and zero are for normalise");
+  EXPECT_EQ(message("dst=inp operation=softmax tail=1"), "tail and sum_table are for sum_softmax");
+  EXPECT_EQ(message("dst=inp operation=normalise sum_table=1"), "tail and sum_table are for sum_softmax");
+}
+
 TEST(CheckOperands, Gemm) {
   EXPECT_EQ(operands("gemm reduce=6 inp_zero=255 inp_unsigned wgt_zero=-128"), "ok");
   EXPECT_EQ(operands("gemm reduce=7"), "reduce exceeds 6");

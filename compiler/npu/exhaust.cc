@@ -82,7 +82,7 @@ class StreamDigest {
     list(i.src_stride);
     list(i.dst_stride);
     list(i.scalar_stride);
-    add(i.param_loop, i.src, i.dst, i.row, i.operation, i.limited);
+    add(i.param_loop, i.src, i.dst, i.row, i.operation, i.limited, i.tail);
   }
   void kind(size_t index) { add(index); }
   const Digest& digest() const { return digest_; }

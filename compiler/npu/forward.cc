@@ -12,6 +12,7 @@
 #include "compiler/npu/byte_set.h"
 #include "compiler/npu/results.h"
 #include "compiler/npu/stream_values.h"
+#include "isa/verify.h"
 
 namespace tessera::npu {
 
@@ -109,6 +110,7 @@ class Forwarding {
   void change(Streamed& streamed, Make&& make) {
     Streamed other = streamed;
     if (!make(std::get<T>(other.instruction))) return;
+    if (isa::check_operands(other.instruction, config_)) return;
     renew(other);
     if (!overlaps_itself(other.work)) streamed = std::move(other);
   }

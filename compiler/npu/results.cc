@@ -12,6 +12,7 @@
 
 #include "compiler/npu/stream_values.h"
 #include "compiler/npu/walk.h"
+#include "isa/verify.h"
 
 namespace tessera::npu {
 
@@ -238,6 +239,7 @@ class Results {
     };
     auto* alu = std::get_if<isa::Alu>(&other.instruction);
     if (!(alu != nullptr ? lead(*alu) : lead(std::get<isa::RowMap>(other.instruction)))) return std::nullopt;
+    if (isa::check_operands(other.instruction, config_)) return std::nullopt;
     other.work = emit::work_of(other.instruction, config_);
     return overlaps_itself(other.work) ? std::nullopt : std::optional(std::move(other));
   }

@@ -37,13 +37,16 @@ int64_t factor_cycles_of(const FactorTraffic& part, const Machine& machine) {
   return std::max(part.runs * beats(part.bytes / part.runs, machine), part.requests * wait) + part.requests;
 }
 
-/// The vector unit's on rows in tiles of so many images, rows and columns of pixels, out of so many.
-int64_t row_cycles(const Nest& nest, const isa::MachineConfig& config, const std::array<std::array<Cut, 2>, 3>& tiles) {
+/// The vector unit's on rows in tiles of so many images, rows and columns of pixels, out of so many. apart: the results
+/// go to another memory than that of the rows.
+int64_t row_cycles(const Nest& nest, const isa::MachineConfig& config, const std::array<std::array<Cut, 2>, 3>& tiles,
+                   bool apart) {
   isa::RowReduce maximum, reduce;
   isa::RowMap map;
   const bool softmax = !nest.convert;
   reduce.operation = softmax ? isa::Reduction::kSumExp : isa::Reduction::kMoments;
-  if (!softmax) map.operation = isa::Mapping::kNormalise;
+  const bool both = softmax && apart;
+  map.operation = both ? isa::Mapping::kSumSoftmax : softmax ? isa::Mapping::kSoftmax : isa::Mapping::kNormalise;
   const int64_t entries = nest.extent[Dim::kG] * nest.extent[Dim::kOc];
   int64_t cycles = 0;
   for (const Cut& n : tiles[0]) {
@@ -51,7 +54,7 @@ int64_t row_cycles(const Nest& nest, const isa::MachineConfig& config, const std
       for (const Cut& w : tiles[2]) {
         const isa::RowNest rows{n.size * h.size * w.size, entries};
         const int64_t one = (softmax ? isa::row_cycles(maximum, config, rows) : 0) +
-                            isa::row_cycles(reduce, config, rows) + isa::row_cycles(map, config, rows);
+                            (both ? 0 : isa::row_cycles(reduce, config, rows)) + isa::row_cycles(map, config, rows);
         cycles += n.count * h.count * w.count * (rows.rows > 0 ? one : 0);
       }
     }
@@ -200,7 +203,8 @@ class NestForm {
       alu_ = work.alu_instructions * kAluCycles +
              row_cycles(nest_, machine_.config,
                         {cuts(e[Dim::kN], tile_[Dim::kN]), cuts(e[Dim::kOh], tile_[Dim::kOh]),
-                         cuts(e[Dim::kOw], tile_[Dim::kOw])});
+                         cuts(e[Dim::kOw], tile_[Dim::kOw])},
+                        input_scope(nest_, schedule_) == isa::Space::kInp);
       return;
     }
     if (!nest_.second.present) return;
@@ -334,7 +338,10 @@ class ChainForm {
     if (n.computation == Computation::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
     if (n.computation == Computation::kRows) {
       const auto swept = [&](const Sweep& sweep) { return cuts(sweep.out[s], sweep.most_out[s]); };
-      issues = row_cycles(n, config, {cuts(images_, 1), swept(*plan_.rows), swept(*plan_.cols)});
+      const bool product_next = s + 1 < nests_.size() && !reads_by_alu(nests_[s + 1]->computation);
+      const bool in_inp = s == 0 && input_scope(n, plan_.schedules[s]) == isa::Space::kInp;
+      issues =
+          row_cycles(n, config, {cuts(images_, 1), swept(*plan_.rows), swept(*plan_.cols)}, product_next != in_inp);
     }
     if (s + 1 < nests_.size() && plan_.rows->kept[s] > 0) {  // moved aside and back
       alu_ += 2 * (images_ * plan_.rows->kept[s] * plan_.cols->span[s + 1] * middle_ + plan_.steps * kAluCycles);

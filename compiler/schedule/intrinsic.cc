@@ -348,14 +348,21 @@ class RowWalk : public Intrinsic {
       reduce.outer.push_back({map.outer[k].extent, {in[k], rows[k], 0, 0}});
     }
     reduce.reduction.push_back({blocks.extent, {in[3], 0, 0, 0}});
-    for (isa::RowReduce head : code.row_reductions()) {
-      head.src = tile.input_space;
-      head.src_unsigned = tile.nest.input.is_unsigned;
-      code.row_reduce(head, reduce);
-    }
     isa::RowMap head = code.row_mapping();
     head.src = tile.input_space;
     head.src_unsigned = tile.nest.input.is_unsigned;
+    std::vector<isa::RowReduce> reductions = code.row_reductions();
+    if (head.operation == isa::Mapping::kSoftmax && head.src != head.dst) {  // the sums beside the results
+      head.operation = isa::Mapping::kSumSoftmax;
+      head.tail = reductions.back().tail;
+      head.sum_table = reductions.back().table;
+      reductions.pop_back();
+    }
+    for (isa::RowReduce& reduction : reductions) {
+      reduction.src = tile.input_space;
+      reduction.src_unsigned = tile.nest.input.is_unsigned;
+      code.row_reduce(reduction, reduce);
+    }
     code.row_map(head, map);
   }
 };

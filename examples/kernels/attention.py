@@ -88,8 +88,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         i, j = k.axes(count(number), x.blocks)
         if step > STEEPEST:
             k.row_max(z[i, 0], x[i, j], [j], m)
-        k.row_sum_exp(z[i, 0], x[i, j], [j], m, sum_numbers)
-        k.softmax(p[i, j], x[i, j], z[i, 0], [j], numbers)
+        k.sum_softmax(p[i, j], x[i, j], z[i, 0], [j], m, sum_numbers, numbers)
 
     def mix(number):
         a, p, w = mixed[number % 2], chances[number % (lag + 1)], values[bands[number][0] % 2]

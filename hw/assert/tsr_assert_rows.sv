@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows between start and end, bound to tsr_rows: outside of an instruction nothing is asked for and nothing written; the
-// instruction stands; it reads every vector of its rows once, ROW_MAP and maxima in the order of the nest;
+// instruction stands; it reads every vector of its rows once, or once for sums and once for results beside them; other
+// operations of ROW_MAP and maxima in the order of the nest;
 // ROW_MAP writes as many vectors as it has read and no scalars,
 // ROW_REDUCE a scalar for each row and no vectors, each write until it is granted; tables and PARAM are read by operations
 // that have them; no destination is read before it is written.
@@ -22,15 +23,18 @@ module tsr_assert_rows (
   input logic                  dst_we_o,
   input logic [13:0]           dst_addr_o,
   input logic                  param_req_o,
-  input logic                  look_up_o
+  input logic                  look_up_o,
+  input logic                  result_look_up_o
 );
 
   tsr_isa_pkg::row_map_t map;
-  logic mapping, ordered, looks, channels;
+  logic mapping, both, ordered, looks, results_look, channels;
   assign map = word_i;
   assign mapping = map.header.opcode == 6'(tsr_isa_pkg::OpcodeRowMap);
-  assign ordered = mapping || map.operation == 2'(tsr_isa_pkg::ReductionMax);
-  assign looks = map.operation == (mapping ? 2'(tsr_isa_pkg::MappingSoftmax) : 2'(tsr_isa_pkg::ReductionSumExp));
+  assign both = mapping && map.operation == 2'(tsr_isa_pkg::MappingSumSoftmax);
+  assign ordered = mapping ? !both : map.operation == 2'(tsr_isa_pkg::ReductionMax);
+  assign looks = mapping ? both : map.operation == 2'(tsr_isa_pkg::ReductionSumExp);
+  assign results_look = mapping && !channels;
   assign channels = mapping && map.operation == 2'(tsr_isa_pkg::MappingNormalise);
 
   logic busy_q, read_q, held_q;
@@ -60,7 +64,8 @@ module tsr_assert_rows (
       waits.delete();
     end else begin
       `TSR_ASSERT(!(start_i && busy_q), "rows start while others run")
-      `TSR_ASSERT(busy_q || !(done_o || issue_o || acc_req_o || acc_we_o || src_req_o || dst_we_o || param_req_o || look_up_o),
+      `TSR_ASSERT(busy_q || !(done_o || issue_o || acc_req_o || acc_we_o || src_req_o || dst_we_o || param_req_o || look_up_o ||
+                    result_look_up_o),
                   "rows at work without an instruction")
       if (start_i) begin
         busy_q <= 1'b1;
@@ -79,12 +84,13 @@ module tsr_assert_rows (
       if (busy_q) begin
         `TSR_ASSERT(word_q == word_i, "rows' instruction changed")
         `TSR_ASSERT(!look_up_o || looks, "rows read tables that they have not")
+        `TSR_ASSERT(!result_look_up_o || results_look, "rows read tables for results that they have not")
         `TSR_ASSERT(!param_req_o || channels, "rows read channels that they have not")
         `TSR_ASSERT(issue_o == read_q, "rows lost a vector")
         `TSR_ASSERT(!held_q || (acc_we_o && acc_waddr_o == scalar_q && before_q == data_q),
                     "a row's scalars changed before they were written")
         if (dst_we_o) begin
-          `TSR_ASSERT(mapping && waits.size() != 0, "rows write a vector that they did not read")
+          `TSR_ASSERT(mapping && (both ? written < reads : waits.size() != 0), "rows write a vector that they did not read")
           if (waits.size() != 0) begin
             `TSR_ASSERT(dst_addr_o == waits[0], "rows write a vector to another one's place")
             void'(waits.pop_front());
@@ -106,7 +112,7 @@ module tsr_assert_rows (
         if (acc_we_o) `TSR_ASSERT(!mapping && scalars < rows, "rows write scalars that they have not")
         if (acc_we_o && acc_wgnt_i) scalars = scalars + 1;
         if (done_o) begin
-          `TSR_ASSERT(reads == vectors, "rows ended with vectors not read")
+          `TSR_ASSERT(reads == (both ? 2 * vectors : vectors), "rows ended with vectors not read")
           `TSR_ASSERT(written == (mapping ? vectors : 0), "rows ended with vectors not written")
           `TSR_ASSERT(scalars == (mapping ? 0 : rows), "rows ended with scalars not written")
           busy_q <= 1'b0;

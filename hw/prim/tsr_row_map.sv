@@ -4,9 +4,9 @@
 // slices.
 //
 // Softmax, without a divider. Let ma and mb be the significands, d the difference of the exponents, reciprocal_i =
-// floor((2^35 - 1) / mb). The first product, of ma's upper 17 bits by the reciprocal, is ma / mb * 2^28, less by a part
-// in 2^10.9 at most. So its integer part t0 at the place that d says is that of a / b or less by 1, by 0.27 at most below
-// 512: the result is t0 or t0 + 1, and h = t0 + 1/2 decides. The second product gives rho = ma - h * mb, exact, h being
+// floor((2^35 - 1) / m), m the largest significand with the upper 12 bits of mb. The first product, of ma's upper 17 bits
+// by the reciprocal, is ma / mb * 2^28, less by a part in 2^10.3 at most. So its integer part t0 at the place that d says
+// is that of a / b or less by 1, by 0.4 at most below 512, which is less than 1/2: the result is t0 or t0 + 1, and h = t0 + 1/2 decides. The second product gives rho = ma - h * mb, exact, h being
 // set in the quotient's own places by a mask. rho's sign says which; unless a / b rounds to h itself, which is so where
 // |a / b - h| is below half a last place of h, and then the even one is the result. (No quotient of two such
 // significands lies halfway between two, so that no equality is looked at; where h is a power of two, that is 1/2, the

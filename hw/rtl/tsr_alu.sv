@@ -196,7 +196,8 @@ module tsr_alu #(
     .valid_i(reduced_valid && !reduced_raw), .bounds_i(bounds), .value_i(reduced), .param_i(param_rdata_i),
     .first_valid_o(first_valid), .first_value_o(first_value), .write_valid_i(early_valid), .write_bytes_i(early_bytes),
     .second_valid_o(last_valid), .second_bytes_o(last_bytes), .table_parts_o, .table_parity_o, .rows_i(rows_busy), .rows_look_up_i(rows_look_up),
-    .rows_index_i(rows_index), .rows_bytes_o(rows_table), .tbl_we_i, .tbl_waddr_i, .tbl_wdata_i, .tbl_wbe_i,
+    .rows_index_i(rows_index), .rows_bytes_o(rows_table), .results_look_up_i(results_look_up),
+    .results_index_i(results_index), .results_bytes_o(results_table), .tbl_we_i, .tbl_waddr_i, .tbl_wdata_i, .tbl_wbe_i,
     .parity_error_o
   );
 
@@ -249,6 +250,10 @@ module tsr_alu #(
   logic [127:0] rows_scalars;
   logic [8*Lanes-1:0] rows_bytes;
   logic [12*Lanes-1:0] rows_index;
+  localparam int unsigned RowBytes = RowLanes != 0 ? 4 * RowLanes : 1;
+  logic results_look_up;
+  logic [12*RowBytes-1:0] results_index;
+  logic [8*RowBytes-1:0] results_table;
   assign rows_start = prep_rows && !running && empty && !rows_busy;
   if (RowLanes != 0) begin : gen_rows
     if (Batch != 1) $error("tsr_alu: rows with a batch");
@@ -268,18 +273,19 @@ module tsr_alu #(
       .src_gnt_i(prep.src == SpaceOut ? out_gnt_i : inp_gnt_i && !inp_we_o), .src_rdata_i(rows_source),
       .dst_we_o(rows_dst_we), .dst_addr_o(rows_dst_address), .dst_wdata_o(rows_bytes), .param_req_o(rows_param_req),
       .param_addr_o(rows_param_address), .param_rdata_i, .look_up_o(rows_look_up), .index_o(index),
-      .bytes_i(rows_table[32*RowLanes-1:0])
+      .bytes_i(rows_table[32*RowLanes-1:0]), .result_look_up_o(results_look_up), .result_index_o(results_index),
+      .result_bytes_i(results_table)
     );
     assign rows_index = (12 * Lanes)'(index);
   end else begin : gen_no_rows
     assign {rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_dst_we, rows_param_req, rows_look_up,
             rows_issue} = '0;
     assign {rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address, rows_param_address} = '0;
-    assign {rows_scalars, rows_bytes, rows_index} = '0;
+    assign {rows_scalars, rows_bytes, rows_index, results_look_up, results_index} = '0;
   end
 
   logic unused;
-  assign unused = &{1'b0, prep, alu, read, prep_word, param_rdata_i, inp_rdata_i, rows_start, rows_source, rows_table, row_limit_i,
+  assign unused = &{1'b0, prep, alu, read, prep_word, param_rdata_i, inp_rdata_i, rows_start, rows_source, rows_table, results_table, row_limit_i,
                     dst_address, next_src_address, next_second_address};
 
 endmodule

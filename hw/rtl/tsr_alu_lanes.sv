@@ -22,7 +22,8 @@ module tsr_alu_lanes #(
   parameter logic [12:0] SecondRegisters     = 13'h1fff,
   parameter int unsigned SecondTrailing      = 0,
   localparam int unsigned Lanes = Batch * BlockOut,
-  localparam int unsigned Parts = (TableBytes + 2) / 3
+  localparam int unsigned Parts = (TableBytes + 2) / 3,
+  localparam int unsigned RowBytes = RowLanes != 0 ? 4 * RowLanes : 1
 ) (
   input  logic                               clk_i,
   input  logic                               rst_ni,
@@ -51,11 +52,14 @@ module tsr_alu_lanes #(
   output logic [8*Lanes-1:0]                 second_bytes_o,
   output logic [8*SecondLanes*Parts-1:0]     table_parts_o,
   output logic [SecondLanes*Parts-1:0]       table_parity_o,
-  // Rows read the first lookup's tables.
+  // Rows read the first lookup's tables, and for their results tables of their own.
   input  logic                               rows_i,
   input  logic                               rows_look_up_i,
   input  logic [12*Lanes-1:0]                rows_index_i,
   output logic [8*Lanes-1:0]                 rows_bytes_o,
+  input  logic                               results_look_up_i,
+  input  logic [12*RowBytes-1:0]             results_index_i,
+  output logic [8*RowBytes-1:0]              results_bytes_o,
   // Writes of LOAD to the tables, TableBytes at a multiple of them.
   input  logic                               tbl_we_i,
   input  logic [21-$clog2(TableBytes):0]     tbl_waddr_i,
@@ -105,9 +109,13 @@ module tsr_alu_lanes #(
       for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
     end
   end
-  tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .TableBytes(TableBytes), .Parity(MemoryParity)) u_tables (
+  tsr_alu_tables #(
+    .Lanes(Lanes), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .TableCount(TableCount), .TableBytes(TableBytes),
+    .Parity(MemoryParity)
+  ) u_tables (
     .clk_i, .first_i((Rows && rows_look_up_i) || (enable_i && valid_a && after_a.first.enable)),
     .first_index_i(Rows && rows_i ? rows_index_i : index_a), .first_bytes_o(bytes_b_q), .second_i(look_c),
+    .rows_i(results_look_up_i), .rows_index_i(results_index_i), .rows_bytes_o(results_bytes_o),
     .second_none_i(none_c || (Rows && rows_i)), .second_index_i(index_c), .second_parts_o(table_parts_o),
     .second_parity_o(table_parity_o),
     .we_i(tbl_we_i), .waddr_i(tbl_waddr_i), .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i),

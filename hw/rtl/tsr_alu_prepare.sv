@@ -149,9 +149,11 @@ module tsr_alu_prepare #(
   // what is out of range.
   logic [12:0] param_highest, param_highest_q;
   logic field_fault, field_fault_q, highest_stands_q;
-  logic rows_look;  // an instruction of rows reads tables; its operation stands where an ALU's other bits are
-  assign rows_look = {word.convert, word.reduce_op} ==
-      (map_q ? 2'(tsr_isa_pkg::MappingSoftmax) : 2'(tsr_isa_pkg::ReductionSumExp));
+  logic rows_look;  // an instruction of rows reads tables; both have their operation at the same place
+  tsr_isa_pkg::row_map_t map;
+  assign map = word;
+  assign rows_look = map_q ? map.operation != 2'(tsr_isa_pkg::MappingNormalise) :
+                             map.operation == 2'(tsr_isa_pkg::ReductionSumExp);
   always_comb begin
     if (!tsr_isa_pkg::Simulated) param_highest = 'x;
     if (!tsr_isa_pkg::Simulated) field_fault = 1'bx;
@@ -167,7 +169,9 @@ module tsr_alu_prepare #(
           (word.table_enable && 32'(word.table_) >= TableCount) ||
           (word.second_table_enable && 32'(word.second_table) >= TableCount);
       if (rows_q) begin
-        field_fault = rows_look ? 32'(word.table_) + 32'd4 > TableCount : map_q && 32'(param_highest_q) >= ParamDepth;
+        field_fault = rows_look ? 32'(map.table_) + 32'd4 > TableCount : map_q && 32'(param_highest_q) >= ParamDepth;
+        if (map_q && 32'(map.sum_table) + 32'd4 > TableCount && map.operation == 2'(tsr_isa_pkg::MappingSumSoftmax))
+          field_fault = 1'b1;
       end
     end
   end
@@ -233,7 +237,7 @@ module tsr_alu_prepare #(
   assign constants_o = constants[slot_i];
 
   logic unused;
-  assign unused = &{1'b0, unused_taken_alu, taken, word, word_q, nest_word, constant_i};
+  assign unused = &{1'b0, unused_taken_alu, taken, word, word_q, nest_word, constant_i, map};
 
 endmodule
 /* verilator lint_on LATCH */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ALU's tables: reads of one byte a lane for the first and for the second lookup, writes of LOAD. Enters: table and
-// byte of each lane. Leaves: the bytes, in the next cycle; those of the second lookup as Parts values of which at most one
+// byte of each lane, and of each row lane for its results. Leaves: the bytes, in the next cycle; those of the second lookup as Parts values of which at most one
 // is not 0, and all are 0 behind second_none_i. Method: in hardware each lane has a copy of its own, since a block RAM has
 // one read port; a word of TableBytes is read, and the byte chosen behind it. The second lookup's bytes are written in the
 // same cycle: three bytes and their selects are one look-up table, and the memories join the parts with what else they
@@ -12,15 +12,21 @@
 module tsr_alu_tables #(
   parameter int unsigned Lanes       = 16,
   parameter int unsigned SecondLanes = 4,
+  parameter int unsigned RowLanes    = 0,
   parameter int unsigned TableCount  = 1,
   parameter int unsigned TableBytes  = 8,
   parameter int unsigned Parity      = 0,
-  localparam int unsigned Parts = (TableBytes + 2) / 3
+  localparam int unsigned Parts = (TableBytes + 2) / 3,
+  localparam int unsigned RowBytes = RowLanes != 0 ? 4 * RowLanes : 1
 ) (
   input  logic                        clk_i,
   input  logic                        first_i,
   input  logic [12*Lanes-1:0]         first_index_i,
   output logic [8*Lanes-1:0]          first_bytes_o,
+  // Of rows' results, four bytes a lane.
+  input  logic                        rows_i,
+  input  logic [12*RowBytes-1:0]      rows_index_i,
+  output logic [8*RowBytes-1:0]       rows_bytes_o,
   input  logic                        second_i,
   input  logic [12*SecondLanes-1:0]   second_index_i,
   input  logic                        second_none_i,  // not with second_i
@@ -65,6 +71,12 @@ module tsr_alu_tables #(
                                     {first_index_i[12*l+:ByteBits], 3'd0});
       end
     end
+    if (RowLanes != 0 && rows_i) begin
+      for (int unsigned l = 0; l < RowBytes; l++) begin
+        rows_bytes_o[8*l+:8] <= 8'(table_mem[WordBits'(rows_index_i[12*l+:12] >> ByteBits)] >>
+                                   {rows_index_i[12*l+:ByteBits], 3'd0});
+      end
+    end
     if (second_i) begin
       for (int unsigned l = 0; l < SecondLanes; l++) begin
         second_q[8*l+:8] <= 8'(table_mem[WordBits'(second_index_i[12*l+:12] >> ByteBits)] >>
@@ -86,6 +98,12 @@ module tsr_alu_tables #(
       if (first_i) begin
         for (int unsigned l = 0; l < Lanes; l++) begin
           at = WordBits'(first_index_i[12*l+:12] >> ByteBits);
+          for (int unsigned n = 0; n < TableBytes; n++) wrong |= ^{table_mem[at][8*n+:8], parity_mem[at][n]};
+        end
+      end
+      if (RowLanes != 0 && rows_i) begin
+        for (int unsigned l = 0; l < RowBytes; l++) begin
+          at = WordBits'(rows_index_i[12*l+:12] >> ByteBits);
           for (int unsigned n = 0; n < TableBytes; n++) wrong |= ^{table_mem[at][8*n+:8], parity_mem[at][n]};
         end
       end
@@ -116,27 +134,35 @@ module tsr_alu_tables #(
     assign second_parity_o = '0;
   end
 `else
-  logic [Lanes+SecondLanes-1:0] errors;
+  localparam int unsigned Copies = Lanes + SecondLanes + 4 * RowLanes;
+  logic [Copies-1:0] errors;
   assign error_o = errors != '0;
-  logic [12*(Lanes+SecondLanes)-1:0] indices;
-  assign indices = {second_index_i, first_index_i};
-  for (genvar l = 0; l < Lanes + SecondLanes; l++) begin : gen_lane
+  logic [12*Copies-1:0] indices;
+  assign indices = (12 * Copies)'({rows_index_i, second_index_i, first_index_i});
+  if (RowLanes == 0) begin : gen_no_rows
+    assign rows_bytes_o = '0;
+  end
+  for (genvar l = 0; l < Copies; l++) begin : gen_lane
     logic [11:0] index;
     logic [8*TableBytes-1:0] word;
     logic [TableBytes-1:0] parity;
     logic read;
     assign index = indices[12*l+:12];
-    assign read = l < Lanes ? first_i : second_i;
+    assign read = l < Lanes ? first_i : l < Lanes + SecondLanes ? second_i : rows_i;
     tsr_ram_1r1w #(.Width(8 * TableBytes), .Depth(Words), .Parity(Parity)) u_copy (
       .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .rparity_o(parity), .error_o(errors[l]), .we_i,
       .waddr_i(WordBits'(waddr_i)), .wdata_i, .wparity_i(wparity), .wbe_i
     );
-    if (l < Lanes) begin : gen_first
+    if (l < Lanes || l >= Lanes + SecondLanes) begin : gen_first
       logic [ByteBits-1:0] byte_q;
       always_ff @(posedge clk_i) begin
         if (read) byte_q <= index[ByteBits-1:0];
       end
-      assign first_bytes_o[8*l+:8] = 8'(word >> {byte_q, 3'd0});
+      if (l < Lanes) begin : gen_bytes
+        assign first_bytes_o[8*l+:8] = 8'(word >> {byte_q, 3'd0});
+      end else begin : gen_rows
+        assign rows_bytes_o[8*(l-Lanes-SecondLanes)+:8] = 8'(word >> {byte_q, 3'd0});
+      end
       logic unused_parity;
       assign unused_parity = &{1'b0, parity};
     end else begin : gen_second
@@ -161,6 +187,6 @@ module tsr_alu_tables #(
 `endif
 
   logic unused;
-  assign unused = &{1'b0, first_index_i, second_index_i, waddr_i};
+  assign unused = &{1'b0, first_index_i, second_index_i, rows_i, rows_index_i, waddr_i};
 
 endmodule

@@ -181,7 +181,12 @@ module tsr_legal #(
             row_reduce_bad = 1'b1;
         end
       endcase
-      if (map.operation == 2'(tsr_isa_pkg::MappingSoftmax)) begin
+      if (map.operation == 2'(tsr_isa_pkg::MappingSumSoftmax)) begin
+        if (map.src == map.dst || map.tail == '0 || 32'(map.tail) > BlockOut) row_map_bad = 1'b1;
+      end else if (map.tail != '0 || map.sum_table != '0) begin
+        row_map_bad = 1'b1;
+      end
+      if (map.operation != 2'(tsr_isa_pkg::MappingNormalise)) begin
         if (map.param_addr != '0 || map.zero != '0 || map.param_loop != 3'd7) row_map_bad = 1'b1;
       end else if (!typed || map.limited || map.table_ != '0) begin
         row_map_bad = 1'b1;

@@ -1,36 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a row takes digit after digit (isa/semantics.md): root and exponent of its moments, the reciprocal of its sum's
-// significand. Enters: S1 and S2 with the instruction's length, shift, epsilon and offset; or a significand. Leaves: R
-// and q; or floor((2^35 - 1) / significand). Method: one accumulator takes the 48 digits of V = ((length * S2 - S1 * S1) <<
+// What of a row takes digit after digit (isa/semantics.md): root and exponent of its moments. Enters: S1 and S2 with the
+// instruction's length, shift, epsilon and offset. Leaves: R and q. Method: one accumulator takes the 48 digits of V = ((length * S2 - S1 * S1) <<
 // shift) + epsilon from the highest on: it doubles in each cycle, takes epsilon's digit behind its last place, and adds S2,
 // -S1 or both where the digits of length and S1 say so, `shift` cycles late. S1's sign counts in all digits above its own,
 // as in 48 bits of two's complement. Then V finds its place. H = floor(sqrt(floor(2^60 / W))): each two digits of
 // the quotient are the square root's next two, so that no quotient is kept.
 //
 // start_i with its operands, which hold until done_o, whose results hold until the next start. Latency: 48 cycles for
-// V, 2, one for each place that V is moved, 41 for the root; 14 for a reciprocal. Reset: synchronous, active low, to idle.
+// V, 2, one for each place that V is moved, 41 for the root. Reset: synchronous, active low, to idle.
 module tsr_row_digits (
   input  logic        clk_i,
   input  logic        rst_ni,
-  input  logic        moments_i,     // start
-  input  logic        reciprocal_i,  // start
+  input  logic        start_i,
   input  logic [20:0] sum_i,
   input  logic [27:0] squares_i,
   input  logic [12:0] length_i,
   input  logic [4:0]  shift_i,
   input  logic [47:0] epsilon_i,
   input  logic [5:0]  offset_i,
-  input  logic [23:0] significand_i,
   output logic        done_o,
   output logic [16:0] root_o,
-  output logic [4:0]  exponent_o,
-  output logic [11:0] reciprocal_o
+  output logic [4:0]  exponent_o
 );
 
   localparam logic [2:0] Idle = 3'd0, Multiply = 3'd1, Place = 3'd2, Divide = 3'd3, Last = 3'd4;
   logic [2:0] state_q;
   logic [5:0] count_q;
-  logic inverting_q, pair_q, upper_q;
+  logic pair_q, upper_q;
   logic [5:0] places_q;  // 2 * k, and 1 between two places
   logic [47:0] total_q;  // later the divisor: its upper 26 bits
 
@@ -39,9 +35,8 @@ module tsr_row_digits (
   logic signed [6:0] index_q;
   logic signed [29:0] difference_q;  // S2 - S1
   logic [31:0] sum_digits, length_digits;
-  logic length_digit_q, sum_digit_q, epsilon_digit_q, placed, start, unused_carry;
+  logic length_digit_q, sum_digit_q, epsilon_digit_q, placed, unused_carry;
   logic [47:0] addend, doubled;
-  assign start = moments_i || reciprocal_i;
   assign sum_digits = {{11{sum_i[20]}}, sum_i};
   assign length_digits = {19'd0, length_i};
   always_ff @(posedge clk_i) begin
@@ -70,8 +65,8 @@ module tsr_row_digits (
   logic [25:0] rest_q;
   logic [26:0] rest, less;
   logic digit;
-  assign rest = {rest_q, inverting_q};
-  assign less = rest - (inverting_q ? {3'd0, significand_i} : {1'b0, total_q[47:22]});
+  assign rest = {rest_q, 1'b0};
+  assign less = rest - {1'b0, total_q[47:22]};
   assign digit = !less[26];
 
   // A digit of the square root behind each two.
@@ -91,9 +86,9 @@ module tsr_row_digits (
       take_q <= 1'b0;
     end else begin
       done_o <= state_q == Last && !take_q;
-      take_q <= state_q == Divide && pair_q && !inverting_q;
+      take_q <= state_q == Divide && pair_q;
       case (state_q)
-        Idle: if (start) state_q <= reciprocal_i ? Divide : Multiply;
+        Idle: if (start_i) state_q <= Multiply;
         Multiply: if (count_q == '1) state_q <= Place;
         Place: if (placed && !places_q[0]) state_q <= Divide;
         Divide: if (count_q == 6'd0) state_q <= Last;
@@ -112,10 +107,9 @@ module tsr_row_digits (
     index_q <= state_q == Idle ? 7'sd46 - 7'(shift_i) : index_q - 7'sd1;
     case (state_q)
       Idle: begin
-        rest_q <= reciprocal_i ? 26'h7fffff : 26'h800000;
-        count_q <= reciprocal_i ? 6'd11 : 6'd46;
-        inverting_q <= reciprocal_i;
-        if (start) places_q <= 6'd48;
+        rest_q <= 26'h800000;
+        count_q <= 6'd46;
+        if (start_i) places_q <= 6'd48;
       end
       Multiply: count_q <= count_q - 6'd1;
       Place: begin
@@ -137,11 +131,9 @@ module tsr_row_digits (
     end else begin
       pair_q <= !pair_q;
     end
-    if (start) begin
+    if (start_i) begin
       root_q <= '0;
       remainder_q <= '0;
-    end else if (state_q == Divide && inverting_q) begin
-      root_q <= {root_q[17:0], digit};
     end else if (take_q) begin
       root_q <= {root_q[17:0], !trial[21]};
       remainder_q <= trial[21] ? under[18:0] : trial[18:0];
@@ -155,7 +147,6 @@ module tsr_row_digits (
   assign root_o = rounded[18] ? '1 : rounded[17:1];
   assign exponent = {3'd0, places_q[5:1]} + {{2{offset_i[5]}}, offset_i};
   assign exponent_o = exponent[7] ? 5'd0 : exponent[6:5] != 2'd0 ? 5'd31 : exponent[4:0];
-  assign reciprocal_o = root_q[11:0];
 
   logic unused;
   assign unused = &{1'b0, rounded, trial};

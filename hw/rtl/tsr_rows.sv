@@ -12,6 +12,10 @@
 // Rows = 4 * RowLanes rows are walked together: all their vectors of one iteration are written into a small memory of
 // each lane, of two halves, while the lanes take the bytes of the iteration before in the other order. Then the rows'
 // results are kept, and finished one after another and written while the next rows are walked.
+// sum_softmax does both at once. Its rows are walked together as for sums, and beside each vector that is read for a sum
+// the same one of the rows before is read for its results. Results have tables, a vector's register and distances of
+// their own, so that neither waits for the other. Each vector is of another row then: a row's maximum and its sum, which
+// are in small memories, come with it, and its reciprocal from a table in a block RAM.
 //
 // start_i: the instruction at word_i, held until done_o, one cycle, with which the last write is granted. Back-pressure: a
 // refused write holds the lanes of ROW_MAP, or the results of ROW_REDUCE; refused reads are asked for again. Reset:
@@ -46,14 +50,18 @@ module tsr_rows #(
   output logic                    param_req_o,
   output logic [9:0]              param_addr_o,
   input  logic [64*BlockOut-1:0]  param_rdata_i,
-  // Four bytes a lane, a table each.
+  // Four bytes a lane, a table each: for sums, and for results.
   output logic                    look_up_o,
   output logic [48*RowLanes-1:0]  index_o,
-  input  logic [32*RowLanes-1:0]  bytes_i
+  input  logic [32*RowLanes-1:0]  bytes_i,
+  output logic                    result_look_up_o,
+  output logic [48*RowLanes-1:0]  result_index_o,
+  input  logic [32*RowLanes-1:0]  result_bytes_i
 );
 
   localparam int unsigned Turns = BlockOut / RowLanes;
   localparam int unsigned TurnBits = $clog2(Turns);
+  localparam int unsigned EntryBits = $clog2(BlockOut);
   localparam int unsigned LaneBits = RowLanes > 1 ? $clog2(RowLanes) : 1;
   localparam int unsigned Rows = 4 * RowLanes;
   localparam int unsigned RowBits = $clog2(Rows);
@@ -68,16 +76,19 @@ module tsr_rows #(
 
   tsr_isa_pkg::row_reduce_t reduce;
   tsr_isa_pkg::row_map_t map;
-  logic reducing, grouped, is_max, is_sum, is_moments, is_softmax, is_normalise;
+  logic reducing, grouped, both, is_max, is_sum, is_moments, is_softmax, is_normalise;
   assign reduce = word_i;
   assign map = word_i;
   assign reducing = map.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce);
-  assign grouped = reducing && !is_max;
+  assign both = !reducing && map.operation == 2'(tsr_isa_pkg::MappingSumSoftmax);  // sums and results
+  assign grouped = both || (reducing && !is_max);
   assign is_max = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionMax);
-  assign is_sum = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionSumExp);
+  assign is_sum = both || (reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionSumExp));
   assign is_moments = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionMoments);
-  assign is_softmax = !reducing && map.operation == 2'(tsr_isa_pkg::MappingSoftmax);
-  assign is_normalise = !reducing && map.operation != 2'(tsr_isa_pkg::MappingSoftmax);
+  assign is_normalise = !reducing && map.operation == 2'(tsr_isa_pkg::MappingNormalise);
+  assign is_softmax = !reducing && !is_normalise;
+  logic [7:0] tail;  // lanes of a row's last entry
+  assign tail = both ? map.tail : reduce.tail;
 
   // The loops over the rows, and inside a row.
   logic [3:0] state_q;
@@ -94,9 +105,9 @@ module tsr_rows #(
     .last_row_o(last_row), .last_entry_o(last_inner)
   );
 
-  // The rows of a group: where they begin, where their scalars are; of the latter also those of the group before, whose
-  // results are being written.
-  logic [13:0] base[Rows], target[2 * Rows];
+  // The rows of a group and of the group before, whose results are being written: where they begin, and where their
+  // scalars or results go.
+  logic [13:0] base[2 * Rows], target[2 * Rows];
   logic [31:0] maximum[2 * Rows];
   logic fill_half_q, finish_half;
   assign finish_half = fill_half_q ^ grouped;
@@ -104,10 +115,12 @@ module tsr_rows #(
   logic last_group_q, took_q;
   logic [RowBits-1:0] took_row_q;
   logic gathered, group_ends;
-  assign gathered = state_q == Gather && (!is_sum || acc_gnt_i);
+  logic rest_q;             // no sums are left, but results
+  logic before_q;           // there is a group before
+  assign gathered = state_q == Gather && (!is_sum || rest_q || acc_gnt_i);
   assign group_ends = row_q == RowBits'(Rows - 1) || last_row;
   always_ff @(posedge clk_i) begin
-    if (gathered) base[row_q] <= row_source;
+    if (gathered) base[{fill_half_q, row_q}] <= row_source;
     if (gathered || next_row_begins) target[{fill_half_q, row_q}] <= row_target;
     if (took_q) maximum[{fill_half_q, took_row_q}] <= acc_rdata_i[31:0];
     took_row_q <= row_q;
@@ -123,70 +136,112 @@ module tsr_rows #(
   // The row of ROW_MAP or of maxima that is under way, while the nest stands at the next one.
   logic running_q, final_row_q, fresh_row_q, next_row_begins;
   logic [13:0] run_source_q, run_target_q;
-  logic [TurnBits-1:0] pace_q, turn_q;
-  logic emitting_q;
-  logic [8*BlockOut-1:0] vector_q;
+  logic [TurnBits-1:0] pace_q, turn_q, result_turn_q;
+  logic emitting_q, resulting_q;
+  logic [8*BlockOut-1:0] vector_q, result_vector_q;  // of sums and maxima; of results
   logic [RowBits-1:0] fetch_row_q;
   logic half_q;  // the half that is written
   logic [1:0] full_q, final_q;  // by half: its vectors are there; they are the rows' last
   logic fetched_all_q, taking_last;
-  assign ask = !fetched_all_q && ((state_q == Walk && !full_q[half_q]) || (running_q && !is_max && !hazard));
+  // A slot of a row: the read of a vector for its sum, and, where results are made beside sums, one for the results of
+  // the row of the group before. Either may be absent, and takes its time without a read.
+  logic beside_q, beside, absent, real_q, slot_turns, slot_ends, asking, takes_sum, takes_result;
+  logic [RowBits-1:0] slot_row;
+  assign absent = both && (beside_q ? !before_q : rest_q || fetch_row_q > rows_q);
+  assign ask = !fetched_all_q && ((state_q == Walk && (!full_q[half_q] || beside_q || fetch_row_q != '0)) ||
+                                  (running_q && !is_max && !hazard));
   assign stepping = is_max && running_q && !fetched_all_q && !refused_q;
-  assign src_req_o = stepping || refused_q || (ask && enable && !back_q && pace_q == '0);
+  assign asking = ask && enable && !back_q && pace_q == '0;
+  assign src_req_o = stepping || refused_q || (asking && !absent);
   assign src_addr_o = refused_q ? read_address_q : source_step + run_source_q;
-  assign taking = back_q && enable;
+  assign slot_turns = back_q && enable;
+  assign taking = slot_turns && real_q;
+  assign takes_sum = taking && (reducing || (both && !beside_q));
+  assign takes_result = taking && !reducing && (!both || beside_q);
   assign taking_last = !reducing || fetch_row_q == rows_q;  // of an iteration
-  assign next_inner = stepping || (taking && taking_last && !is_max);
+  assign slot_ends = slot_turns && (both ? beside_q && fetch_row_q == (before_q ? finish_rows_q : rows_q) : taking_last);
+  assign next_inner = stepping || (slot_ends && !is_max);
   assign issue_o = taking;
-  logic [RowBits-1:0] emit_row_q;
-  logic emit_half_q, emit_last_q, emit_first_q;
-  logic [RowLanes*8-1:0] group;
   always_comb begin
-    group = vector_q[8*RowLanes-1:0];
-    for (int unsigned t = 1; t < Turns; t++) begin
-      if (turn_q == TurnBits'(t)) group = vector_q[8*RowLanes*t+:8*RowLanes];
+    beside = beside_q;
+    slot_row = fetch_row_q;
+    if (slot_turns) begin
+      beside = both && !beside_q;
+      if (slot_ends) slot_row = '0;
+      else if (!beside) slot_row = fetch_row_q + 1'b1;
     end
   end
-  logic emit_ends;
+  logic [RowBits-1:0] emit_row_q;
+  logic emit_half_q, emit_last_q, emit_first_q;
+  logic [RowLanes*8-1:0] group, result_group;
+  always_comb begin
+    group = vector_q[8*RowLanes-1:0];
+    result_group = result_vector_q[8*RowLanes-1:0];
+    for (int unsigned t = 1; t < Turns; t++) begin
+      if (turn_q == TurnBits'(t)) group = vector_q[8*RowLanes*t+:8*RowLanes];
+      if (result_turn_q == TurnBits'(t)) result_group = result_vector_q[8*RowLanes*t+:8*RowLanes];
+    end
+  end
+  logic emit_ends, result_ends;
   assign emit_ends = emitting_q && enable && turn_q == TurnBits'(Turns - 1);
+  assign result_ends = resulting_q && enable && result_turn_q == TurnBits'(Turns - 1);
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       back_q <= 1'b0;
       refused_q <= 1'b0;
       emitting_q <= 1'b0;
+      resulting_q <= 1'b0;
       pace_q <= '0;
       turn_q <= '0;
+      result_turn_q <= '0;
     end else begin
-      back_q <= src_req_o && src_gnt_i;
+      back_q <= (src_req_o && src_gnt_i) || (asking && absent);
       refused_q <= is_max && src_req_o && !src_gnt_i;
-      if (taking) pace_q <= TurnBits'(Turns - 2);
+      if (slot_turns) pace_q <= both ? TurnBits'(Turns / 2 - 2) : TurnBits'(Turns - 2);
       else if (enable && pace_q != '0) pace_q <= pace_q - 1'b1;
-      if (taking) emitting_q <= 1'b1;
+      if (takes_sum) emitting_q <= 1'b1;
       else if (emit_ends) emitting_q <= 1'b0;
-      if (taking) turn_q <= '0;
+      if (takes_sum) turn_q <= '0;
       else if (enable && emitting_q) turn_q <= turn_q + 1'b1;
+      if (takes_result) resulting_q <= 1'b1;
+      else if (result_ends) resulting_q <= 1'b0;
+      if (takes_result) result_turn_q <= '0;
+      else if (enable && resulting_q) result_turn_q <= result_turn_q + 1'b1;
+    end
+  end
+  // Of a limited row's entries: all elements count, or the first ones alone.
+  logic [15-EntryBits:0] left_q;  // whole entries
+  logic past_q, whole, part;
+  logic asked_whole_q, asked_part_q, scan_whole_q, scan_part_q, emit_whole_q, emit_part_q;
+  logic [1:0] walk_whole_q, walk_part_q;  // by half
+  logic [EntryBits-1:0] part_lanes;
+  assign whole = !map.limited || (!past_q && left_q != '0);
+  assign part = !past_q;
+  assign part_lanes = limit_i[EntryBits-1:0];
+  always_ff @(posedge clk_i) begin
+    if (load_inner) begin
+      left_q <= limit_i[15:EntryBits];
+      past_q <= 1'b0;
+    end else if (next_inner) begin
+      left_q <= left_q - 1'b1;
+      past_q <= past_q || left_q == '0;
     end
   end
   always_ff @(posedge clk_i) begin
-    if (taking) begin
+    if (takes_sum) begin
       vector_q <= src_rdata_i;
       emit_row_q <= fetch_row_q;
       emit_half_q <= half_q;
-      emit_last_q <= taking_last;
-      emit_first_q <= fresh_row_q;
+      emit_last_q <= fetch_row_q == rows_q;
     end
+    if (takes_result) begin
+      result_vector_q <= src_rdata_i;
+      emit_first_q <= fresh_row_q || both;
+      {emit_whole_q, emit_part_q} <= {whole, part};
+    end
+    real_q <= src_req_o && src_gnt_i;
     read_address_q <= src_addr_o;
-    if (stepping) {asked_first_q, asked_last_q} <= {fresh_row_q, last_inner};
-  end
-
-  // Elements of a limited row that may still be taken: ROW_REDUCE counts by vectors, ROW_MAP by groups.
-  logic [15:0] within_q;
-  logic [16:0] left;  // below 0 none
-  assign left = {1'b0, within_q} - (reducing ? 17'(BlockOut) : 17'(RowLanes));
-  always_ff @(posedge clk_i) begin
-    if (state_q == Gather || (taking && (is_max ? asked_first_q : fresh_row_q))) within_q <= limit_i;
-    else if (is_max ? scan_q[0] : reducing ? walking_q && step_q == '1 : emitting_q && enable)
-      within_q <= left[16] ? '0 : left[15:0];
+    if (stepping) {asked_first_q, asked_last_q, asked_whole_q, asked_part_q} <= {fresh_row_q, last_inner, whole, part};
   end
 
   // ROW_REDUCE: the lanes' bytes. step_q counts bytes of the four rows of a lane, the row in its lower two bits, as does
@@ -195,8 +250,8 @@ module tsr_rows #(
   logic [StepBits-1:0] step_q;
   logic walking_q, walk_half_q, walk_first_q, walked_all_q;
   logic byte_valid_0, byte_first_0;
-  assign byte_valid_0 = walking_q && !(final_q[walk_half_q] && 32'(step_q[StepBits-1:2]) >= 32'(reduce.tail)) &&
-      (!reduce.limited || 16'(step_q[StepBits-1:2]) < within_q);
+  assign byte_valid_0 = walking_q && !(final_q[walk_half_q] && 32'(step_q[StepBits-1:2]) >= 32'(tail)) &&
+      (walk_whole_q[walk_half_q] || (walk_part_q[walk_half_q] && step_q[StepBits-1:2] < part_lanes));
   assign byte_first_0 = walking_q && walk_first_q && step_q[StepBits-1:2] == '0;
   always_ff @(posedge clk_i) begin
     if (!rst_ni || state_q == Gather) phase_q <= '0;  // so that the cycles follow from the instruction
@@ -210,17 +265,21 @@ module tsr_rows #(
       walk_first_q <= 1'b1;
       half_q <= 1'b0;
       fetch_row_q <= '0;
+      beside_q <= 1'b0;
       fetched_all_q <= 1'b0;
       walked_all_q <= 1'b0;
       step_q <= '0;
     end else if (grouped) begin
-      if (taking) begin
-        fetch_row_q <= taking_last ? '0 : fetch_row_q + 1'b1;
-        if (taking_last) begin
-          half_q <= !half_q;
-          final_q[half_q] <= last_inner;
-          if (last_inner) fetched_all_q <= 1'b1;
-        end
+      fetch_row_q <= slot_row;
+      beside_q <= beside;
+      if (takes_sum && fetch_row_q == rows_q) begin
+        final_q[half_q] <= last_inner;
+        walk_whole_q[half_q] <= whole;  // Yosys drops a concatenation of such choices
+        walk_part_q[half_q] <= part;
+      end
+      if (slot_ends) begin
+        half_q <= !half_q;
+        if (last_inner) fetched_all_q <= 1'b1;
       end
       // The lanes want no group of the last row before it is there.
       if (emitting_q && turn_q == '0 && emit_last_q) full_q[emit_half_q] <= 1'b1;
@@ -255,7 +314,7 @@ module tsr_rows #(
   endfunction
   always_comb begin
     for (int unsigned o = 0; o < BlockOut; o++) begin
-      leaves[o][8] = !(scan_last_q[0] && o >= 32'(reduce.tail)) && (!reduce.limited || 16'(o) < within_q);
+      leaves[o][8] = !(scan_last_q[0] && o >= 32'(tail)) && (scan_whole_q || (scan_part_q && o < 32'(part_lanes)));
       leaves[o][7:0] = vector_q[8*o+:8];
     end
   end
@@ -286,6 +345,7 @@ module tsr_rows #(
     else scan_q <= {scan_q[4:0], taking && is_max};
     scan_first_q <= {scan_first_q[3:0], asked_first_q};
     scan_last_q <= {scan_last_q[4:0], asked_last_q};
+    {scan_whole_q, scan_part_q} <= {asked_whole_q, asked_part_q};
     if (scan_q[4]) begin
       if (scan_first_q[4]) best_q <= top[7:0] & {8{top[8]}};
       else best_q <= 8'(larger({1'b1, best_q}, top, reduce.src_unsigned));
@@ -323,23 +383,29 @@ module tsr_rows #(
     .clk_i, .enable_i(1'b1), .x_i(wait_q[0] ? {12'd0, length_q} : {{3{scalar_q[21]}}, scalar_q[21:0]}),
     .y_i({1'b0, sum_b_q[16:0]}), .addend_i(48'd0), .sum_o(product)
   );
-  logic start_reciprocal, start_moments, digits_done;
+  logic start_moments, digits_done;
   logic [16:0] root;
   logic [4:0] root_exponent;
-  logic [11:0] reciprocal;
   logic [48:0] kept[Rows];
   logic [48:0] result_q;
   tsr_row_digits u_digits (
-    .clk_i, .rst_ni, .moments_i(start_moments), .reciprocal_i(start_reciprocal), .sum_i(result_q[20:0]),
+    .clk_i, .rst_ni, .start_i(start_moments), .sum_i(result_q[20:0]),
     .squares_i(result_q[48:21]), .length_i(reduce.length), .shift_i(reduce.shift), .epsilon_i(reduce.epsilon),
-    .offset_i(reduce.offset), .significand_i({1'b1, sum_b_q[22:0]}), .done_o(digits_done), .root_o(root),
-    .exponent_o(root_exponent), .reciprocal_o(reciprocal)
+    .offset_i(reduce.offset), .done_o(digits_done), .root_o(root), .exponent_o(root_exponent)
   );
+  // Reciprocals of a softmax's sum: of the largest significand with the same upper bits (tsr_row_map).
+  logic [11:0] reciprocals[2048], reciprocal_q;
+  initial begin
+    for (int unsigned k = 0; k < 2048; k++)
+      reciprocals[k] = 12'(((64'd1 << 35) - 64'd1) / ((64'(k) + 64'd2049) * 64'd4096 - 64'd1));
+  end
   logic setup_done;
-  assign start_reciprocal = state_q == Setup && is_softmax && wait_q == '0;
-  assign setup_done = state_q == Setup && (is_softmax ? digits_done : wait_q == 7'd31);
+  assign setup_done = state_q == Setup && (is_softmax || wait_q == 7'd31);
   always_ff @(posedge clk_i) begin
-    if (state_q == Back) begin
+    reciprocal_q <= reciprocals[sum_b_q[22:12]];
+    if (both) begin
+      if (takes_result) {sum_b_q, scalar_q[7:0]} <= {kept_read[30:0], maximum_read[7:0]};
+    end else if (state_q == Back) begin
       {length_q, exponent_q, sum_b_q, scalar_q} <= {acc_rdata_i[108:96], acc_rdata_i[68:64], acc_rdata_i[62:32],
                                                     acc_rdata_i[31:0]};
     end
@@ -364,21 +430,23 @@ module tsr_rows #(
         addend_q <= centre_q[47:0] + 48'd1;
       end
     end
-    if (is_softmax && digits_done) factor_q <= {12'd0, reciprocal};
+    if (is_softmax) factor_q <= {12'd0, reciprocal_q};
   end
 
-  // The same of the row under way, where the lanes want it: begins_k: its first group is in stage k.
+  // The same of the row under way, where the lanes want it: begins_k: its first group is in stage k. Where results are
+  // made beside sums each vector is of another row.
   logic [7:0] begins_q;
   logic begins_0;
   logic [7:0] maximum_1_q;
   logic [30:0] divisor_q;  // exponent in stage 3, significand in stage 6
+  logic [22:0] significand_3_q;
   logic [23:0] factor_3_q;
   logic coarse_3_q;
   logic [47:0] addend_4_q;
   logic [11:0] limit_9_q;
   logic [11:0] divisor_less;  // the upper half of the significand less 1
-  assign begins_0 = emitting_q && !reducing && emit_first_q && turn_q == '0;
-  assign divisor_less = {1'b1, sum_b_q[22:12]} + {12{sum_b_q[11:0] == '0}};
+  assign begins_0 = resulting_q && emit_first_q && result_turn_q == '0;
+  assign divisor_less = {1'b1, divisor_q[22:12]} + {12{divisor_q[11:0] == '0}};
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begins_q <= '0;
     else begins_q <= {begins_q[6:0], begins_0};  // bit k: stage k + 1
@@ -387,32 +455,36 @@ module tsr_rows #(
     if (begins_0) maximum_1_q <= scalar_q[7:0];
     if (reducing) {factor_3_q, coarse_3_q} <= '0;
     else if (begins_q[1]) {factor_3_q, coarse_3_q} <= {factor_q, coarse_q && is_normalise};
-    if (begins_q[1]) divisor_q[30:23] <= sum_b_q[30:23];
+    if (begins_q[1]) {divisor_q[30:23], significand_3_q} <= sum_b_q;
     if (reducing || is_softmax) addend_4_q <= '0;
     else if (begins_q[2]) addend_4_q <= addend_q;
-    if (begins_q[4]) divisor_q[22:0] <= sum_b_q[22:0];
+    if (begins_q[4]) divisor_q[22:0] <= significand_3_q;
     if (begins_q[7]) limit_9_q <= divisor_less;
   end
 
   // The lanes. Stage 0: a byte; 1: its distance and the table's index; 2: the table's answer; 3: the sum, or the map.
-  logic valid_1_q, valid_2_q, first_1_q, first_2_q, first_3_q, map_valid_0;
+  logic valid_1_q, valid_2_q, result_valid_1_q, result_valid_2_q, first_1_q, first_2_q, first_3_q, map_valid_0;
   logic [2:0] first_later_q;
   logic [1:0] slot_1;
   logic [8:0] against;
-  assign map_valid_0 = emitting_q && !reducing;
+  assign map_valid_0 = resulting_q;
   assign slot_1 = phase_q - 2'd1;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      {valid_1_q, valid_2_q} <= '0;
+      {valid_1_q, valid_2_q, result_valid_1_q, result_valid_2_q} <= '0;
       {first_1_q, first_2_q, first_3_q} <= '0;
       first_later_q <= '0;
     end else if (enable) begin
-      {valid_2_q, valid_1_q} <= {valid_1_q, reducing ? byte_valid_0 : map_valid_0};
+      {valid_2_q, valid_1_q} <= {valid_1_q, byte_valid_0};
+      {result_valid_2_q, result_valid_1_q} <= {result_valid_1_q, map_valid_0};
       {first_3_q, first_2_q, first_1_q} <= {first_2_q, first_1_q, byte_first_0};
       first_later_q <= {first_later_q[1:0], first_3_q};
     end
   end
-  assign look_up_o = enable && valid_1_q && (is_sum || is_softmax);
+  assign look_up_o = enable && valid_1_q && is_sum;
+  assign result_look_up_o = enable && result_valid_1_q && is_softmax;
+  logic [3:0] sum_table;
+  assign sum_table = both ? map.sum_table : map.table_;
   logic [8*RowLanes-1:0] made;
   logic [9:0] low, high;
   logic [7:0] lowest, highest;
@@ -425,45 +497,48 @@ module tsr_rows #(
     // The corner: groups are written as they come, bytes read as they are wanted.
     logic [8*RowLanes-1:0] corner[8 * Turns];
     logic [8*RowLanes-1:0] read_group;
-    logic [7:0] chosen, inverse_1_q;  // the byte's complement: operands that are registers cost adders less
+    logic [7:0] chosen, inverse_1_q, result_inverse_1_q;  // a byte's complement: operands that are registers cost adders less
+    logic [7:0] inverse_1;
     logic inside_1_q, inside_2_q;  // ROW_MAP: of the row's limit
     logic [7:0] lane_maximum[4];
     always_ff @(posedge clk_i) begin
-      if (emitting_q && reducing && (RowLanes == 1 || emit_row_q[LaneBits-1:0] == LaneBits'(l)))
+      if (emitting_q && (RowLanes == 1 || emit_row_q[LaneBits-1:0] == LaneBits'(l)))
         corner[{emit_half_q, emit_row_q[RowBits-1-:2], turn_q}] <= group;
       if (took_q && (RowLanes == 1 || took_row_q[LaneBits-1:0] == LaneBits'(l)))
         lane_maximum[took_row_q[RowBits-1-:2]] <= acc_rdata_i[7:0];
     end
     assign read_group = corner[{walk_half_q, phase_q, step_q[StepBits-1-:TurnBits]}];
     always_comb begin
-      chosen = group[8*l+:8];
-      if (reducing) begin
-        chosen = read_group[7:0];
-        for (int unsigned n = 1; n < RowLanes; n++) begin
-          if (32'(step_q[2+:LaneBits]) == n) chosen = read_group[8*n+:8];
-        end
+      chosen = read_group[7:0];
+      for (int unsigned n = 1; n < RowLanes; n++) begin
+        if (32'(step_q[2+:LaneBits]) == n) chosen = read_group[8*n+:8];
       end
     end
     logic [8:0] wide_1, offset_2_q, offset_3_q;
-    logic [7:0] distance_1;
-    logic [30:0] number_3_q;
-    assign wide_1 = {!map.src_unsigned && !inverse_1_q[7], ~inverse_1_q};
-    assign distance_1 = inverse_1_q - ~(reducing ? lane_maximum[slot_1] : maximum_1_q);
+    logic [7:0] distance_1, result_distance_1;
+    logic [30:0] number_3_q, result_number_3_q;
+    assign inverse_1 = reducing ? inverse_1_q : result_inverse_1_q;
+    assign wide_1 = {!map.src_unsigned && !inverse_1[7], ~inverse_1};
+    assign distance_1 = inverse_1_q - ~lane_maximum[slot_1];
+    assign result_distance_1 = result_inverse_1_q - ~maximum_1_q;
     for (genvar p = 0; p < 4; p++) begin : gen_plane
-      assign index_o[48*l+12*p+:12] = {map.table_ + 4'(p), distance_1};
+      assign index_o[48*l+12*p+:12] = {sum_table + 4'(p), distance_1};
+      assign result_index_o[48*l+12*p+:12] = {map.table_ + 4'(p), result_distance_1};
     end
     always_ff @(posedge clk_i) begin
       if (enable) begin
         inverse_1_q <= ~chosen;
-        inside_1_q <= reducing || !map.limited || 16'(l) < within_q;
+        result_inverse_1_q <= ~result_group[8*l+:8];
+        inside_1_q <= emit_whole_q || (emit_part_q && RowLanes * 32'(result_turn_q) + l < 32'(part_lanes));
         inside_2_q <= inside_1_q;
         offset_2_q <= ~against - ~wide_1;
-        offset_3_q <= valid_2_q ? offset_2_q : 9'd0;
-        number_3_q <= valid_2_q && inside_2_q ? bytes_i[32*l+:31] : 31'd0;
+        offset_3_q <= valid_2_q || result_valid_2_q ? offset_2_q : 9'd0;
+        number_3_q <= valid_2_q ? bytes_i[32*l+:31] : 31'd0;
+        result_number_3_q <= result_valid_2_q && inside_2_q ? result_bytes_i[32*l+:31] : 31'd0;
       end
     end
     logic unused_bit;
-    assign unused_bit = bytes_i[32*l+31];
+    assign unused_bit = bytes_i[32*l+31] ^ result_bytes_i[32*l+31];
 
     // Four sums in turn: of a softmax in the adder's registers, of S1 and S2.
     logic [30:0] sum_3;
@@ -503,7 +578,7 @@ module tsr_rows #(
     tsr_row_map #(.Registers(MapRegisters)) u_map (
       .clk_i, .rst_ni, .enable_i(enable), .softmax_i(is_softmax), .b_i(divisor_q), .limit_i(limit_9_q),
       .factor_i(factor_3_q), .coarse_i(coarse_3_q), .addend_i(addend_4_q), .low_i(low), .high_i(high),
-      .zero_i(map.out_zero[7:0]), .lowest_i(lowest), .highest_i(highest), .offset_i(offset_3_q), .a_i(number_3_q),
+      .zero_i(map.out_zero[7:0]), .lowest_i(lowest), .highest_i(highest), .offset_i(offset_3_q), .a_i(result_number_3_q),
       .gain_i(gain), .bias_i(bias), .byte_o(made[8*l+:8]), .square_i(is_moments), .square_o(square_6)
     );
   end
@@ -523,15 +598,16 @@ module tsr_rows #(
     param_address = (param_outer ? param_row_q : param_count) + map.param_addr - 10'd1;
   end
   logic [9:0] emit_param_q;
-  logic [13:0] emit_target_q, target_last;
+  logic [13:0] emit_target_q, target_last, result_target;
+  assign result_target = (both ? target_read : run_target_q) + target_step;
   always_ff @(posedge clk_i) begin
-    if (taking) begin
+    if (takes_result) begin
       emit_param_q <= param_address;
-      emit_target_q <= run_target_q + target_step;
+      emit_target_q <= result_target;
     end
   end
   tsr_delay #(.Width(TurnBits + 10), .Stages(5)) u_channel (
-    .clk_i, .rst_ni, .enable_i(enable), .valid_i(1'b1), .data_i({emit_param_q, turn_q}), .data_o({param_5, turn_5})
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(1'b1), .data_i({emit_param_q, result_turn_q}), .data_o({param_5, turn_5})
   );
   tsr_delay_valid #(.Stages(5)) u_channel_valid (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(map_valid_0), .valid_o(valid_5)
@@ -540,7 +616,7 @@ module tsr_rows #(
   assign param_req_o = enable && is_normalise && valid_5 && turn_5 == '0;
   assign param_addr_o = param_5;
   tsr_delay #(.Width(TurnBits + 14), .Stages(Behind)) u_target (
-    .clk_i, .rst_ni, .enable_i(enable), .valid_i(1'b1), .data_i({emit_target_q, turn_q}),
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(1'b1), .data_i({emit_target_q, result_turn_q}),
     .data_o({target_last, turn_last})
   );
   tsr_delay_valid #(.Stages(Behind)) u_target_valid (
@@ -588,12 +664,12 @@ module tsr_rows #(
     if (!rst_ni) begin
       ways_q <= '0;
     end else if (!reducing) begin
-      ways_q <= ways_q + WayBits'(taking) - WayBits'(arrives);
+      ways_q <= ways_q + WayBits'(takes_result) - WayBits'(arrives);
     end
   end
   always_ff @(posedge clk_i) begin
-    if (taking) begin
-      way_q[0] <= run_target_q + target_step;
+    if (takes_result) begin
+      way_q[0] <= result_target;
       for (int unsigned w = 1; w < UnderWay; w++) way_q[w] <= way_q[w-1];
     end
   end
@@ -615,6 +691,14 @@ module tsr_rows #(
     assign {squares[l], sums[Slots+l]} = {gen_lane[l % RowLanes].squares_7, gen_lane[l % RowLanes].first_sum_3};
   end
   assign captured = {squares[lane], sums[{!is_sum, lane}]};
+  logic [RowBits-1:0] read_row;  // whose results are written or made
+  logic [48:0] kept_read;
+  logic [31:0] maximum_read;
+  logic [13:0] target_read;
+  assign read_row = both ? fetch_row_q : finish_row_q;
+  assign kept_read = kept[read_row];
+  assign maximum_read = maximum[{finish_half, read_row}];
+  assign target_read = target[{finish_half, read_row}];
   logic captured_all;
   logic [1:0] capture_slot;
   assign capture_slot = phase_q - 2'd3;
@@ -623,7 +707,7 @@ module tsr_rows #(
     if (state_q == Capture || scanned)
       kept[is_max ? kept_row_q : capture_row] <= is_max ? {40'd0, !reduce.src_unsigned && best_q[7], best_q} : captured;
     if (finishing && fresh_q) begin
-      result_q <= kept[finish_row_q];
+      result_q <= kept_read;
       if (is_moments && !reduce.centre) result_q[20:0] <= '0;
     end
   end
@@ -634,11 +718,11 @@ module tsr_rows #(
   logic waiting_q;  // for the write's grant
   logic shown_q;    // a cycle ago, too
   assign acc_we_o = finished && shown_q;
-  assign acc_waddr_o = target[{finish_half, finish_row_q}];
+  assign acc_waddr_o = target_read;
   assign written = acc_we_o && acc_wgnt_i;
   always_comb begin
     acc_wdata_o = {96'd0, {23{result_q[8]}}, result_q[8:0]};
-    if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], maximum[{finish_half, finish_row_q}]};
+    if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], maximum_read};
     if (is_moments) begin
       acc_wdata_o = {19'd0, reduce.length, 27'd0, root_exponent, 15'd0, root, {11{result_q[20]}}, result_q[20:0]};
     end
@@ -648,13 +732,14 @@ module tsr_rows #(
   logic row_ready, map_done, reduced;
   logic unused;
   assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, count};
-  assign acc_req_o = (state_q == Gather && is_sum) || state_q == Scalars;
+  assign acc_req_o = (state_q == Gather && is_sum && !rest_q) || state_q == Scalars;
   assign acc_addr_o = reducing ? row_target : row_scalars;
   assign next_row = (gathered || next_row_begins) && !last_row;
   assign load_inner = (state_q == Gather && gathered && group_ends) || next_row_begins;
   assign row_ready = setup_done || state_q == Ready || (state_q == Scan && !begun_q[RowBits] && !final_row_q);
   assign next_row_begins = row_ready && (!running_q || fetched_all_q) && !refused_q;
-  assign map_done = !is_max && running_q && final_row_q && fetched_all_q && ways_q == '0 && !emitting_q;
+  assign map_done = (both ? rest_q && state_q == Walk : !is_max && running_q && final_row_q) && fetched_all_q &&
+      ways_q == '0 && !resulting_q;
   assign reduced = is_max ? written && begun_q == (RowBits + 1)'(1) && final_row_q : finish_ends && finish_last_q;
   assign done_o = map_done || reduced;
   always_ff @(posedge clk_i) begin
@@ -667,12 +752,13 @@ module tsr_rows #(
       waiting_q <= finished && !written;
       shown_q <= finished && !written;
       case (state_q)
-        Idle: if (start_i) state_q <= is_max ? Scan : reducing ? Gather : Scalars;
+        Idle: if (start_i) state_q <= is_max ? Scan : grouped ? Gather : Scalars;
         Scan: if (reduced) state_q <= Idle;
         Gather: if (gathered && group_ends) state_q <= Walk;
-        Walk: if (walked_all_q) state_q <= Drain;
-        Drain: if (wait_q == 7'd15 && !finishing_q) state_q <= Capture;
-        Capture: if (captured_all) state_q <= last_group_q ? Finish : Gather;
+        Walk: if (map_done) state_q <= Idle;
+              else if (walked_all_q) state_q <= Drain;
+        Drain: if (drained) state_q <= Capture;
+        Capture: if (captured_all) state_q <= last_group_q && !both ? Finish : Gather;
         Finish: if (reduced) state_q <= Idle;
         Scalars: if (acc_gnt_i) state_q <= Back;
         Back: state_q <= Setup;
@@ -689,7 +775,7 @@ module tsr_rows #(
     fresh_row_q <= next_row_begins || (fresh_row_q && !(is_max ? stepping : taking));
     // ROW_REDUCE: that of the vector to be asked for; a read leaves it two cycles to follow. ROW_MAP: behind a row's last
     // read the next one's, before it begins.
-    if (state_q == Walk) run_source_q <= base[fetch_row_q];
+    if (state_q == Walk) run_source_q <= base[{fill_half_q ^ beside, slot_row}];
     else if (grouped ? row_q == '0 : !running_q || fetched_all_q || (next_inner && last_inner))
       run_source_q <= row_source;
     if (state_q == Idle) final_row_q <= 1'b0;
@@ -712,21 +798,23 @@ module tsr_rows #(
     if (state_q == Setup && is_normalise) begin
       // 5: until the exponent is used up; 6: the scalars; then go on.
       if (wait_q != 7'd5 || exponent_q == '0) wait_q <= wait_q == 7'd6 ? 7'd31 : wait_q + 7'd1;
-    end else if (state_q == Setup && is_softmax) begin
-      wait_q <= 7'd1;
     end else if (state_q == Drain || state_q == Capture) begin
-      wait_q <= state_q == Drain && wait_q == 7'd15 ? (finishing_q ? wait_q : '0) : wait_q + 7'd1;
+      wait_q <= drained ? '0 : state_q == Drain && wait_q == 7'd15 ? wait_q : wait_q + 7'd1;
     end else begin
       wait_q <= '0;
     end
     fresh_q <= !finishing || written;
     started_q <= finishing && fresh_q;
   end
+  logic drained;
+  assign drained = state_q == Drain && wait_q == 7'd15 && !finishing_q && fetched_all_q;
   assign captured_all = state_q == Capture && wait_q == 7'(4 * RowLanes - 1);
   always_ff @(posedge clk_i) begin
     if (!rst_ni) finishing_q <= 1'b0;
-    else finishing_q <= captured_all || (finishing_q && !finish_ends);
+    else finishing_q <= (captured_all && !both) || (finishing_q && !finish_ends);
     if (captured_all) {finish_last_q, finish_rows_q} <= {last_group_q, rows_q};
+    if (state_q == Idle) {before_q, rest_q} <= '0;
+    else if (captured_all) {before_q, rest_q} <= {1'b1, both && last_group_q};
     if (state_q == Idle) fill_half_q <= 1'b0;
     else if (captured_all) fill_half_q <= !fill_half_q;
     if (state_q == Idle || finish_ends) finish_row_q <= '0;

@@ -94,12 +94,12 @@ inline constexpr std::string_view to_string(Reduction value) {
 }
 
 /// What row_map makes of an element and its row's scalars.
-enum class Mapping : uint8_t { kSoftmax = 0, kNormalise = 1 };
-inline constexpr std::string_view kMappingNameTable[] = {"softmax", "normalise"};
+enum class Mapping : uint8_t { kSoftmax = 0, kNormalise = 1, kSumSoftmax = 2 };
+inline constexpr std::string_view kMappingNameTable[] = {"softmax", "normalise", "sum_softmax"};
 inline constexpr std::span<const std::string_view> kMappingNames{kMappingNameTable};
 inline constexpr std::string_view to_string(Mapping value) {
   const auto index = static_cast<size_t>(value);
-  return index < 2 ? kMappingNameTable[index] : std::string_view("?");
+  return index < 3 ? kMappingNameTable[index] : std::string_view("?");
 }
 
 /// Codes of the fault record.
@@ -275,17 +275,19 @@ struct RowMap {
   std::array<int16_t, 6> scalar_stride{};  // Entries; must be 0 in the loops of a row.
   uint16_t param_addr = 0;  // normalise: first PARAM entry (addend and factor).
   uint8_t param_loop = 7;  // normalise: the loop whose index is added to param_addr, 0 to 5; 7: none.
+  uint8_t tail = 0;  // sum_softmax: lanes of a row's last entry that belong to the row, 1 to BLOCK_OUT.
   AluSpace src = AluSpace::kAcc;  // Source memory: out or inp.
   AluSpace dst = AluSpace::kAcc;  // Destination memory: out or inp.
   bool src_unsigned = false;  // Source bytes are uint8.
-  bool limited = false;  // softmax: elements from the number in the last base register on have the number 0.
+  bool limited = false;  // softmax, sum_softmax: elements from the number in the last base register on have the number 0.
   uint8_t row = 0;  // Number of innermost loops that walk one row, 0 to 6.
   Mapping operation = Mapping::kSoftmax;  // What is made of an element.
   int16_t out_zero = 0;  // Zero point added after rounding.
   int16_t low = 0;  // Lower clamp bound, before the zero point.
   int16_t high = 0;  // Upper clamp bound, before the zero point.
-  uint8_t table = 0;  // softmax: the first of four tables.
+  uint8_t table = 0;  // softmax, sum_softmax: the first of four tables.
   int16_t zero = 0;  // normalise: zero point of the source.
+  uint8_t sum_table = 0;  // sum_softmax: the first of the sum's four tables.
   bool operator==(const RowMap&) const = default;
 };
 
@@ -550,7 +552,7 @@ inline constexpr std::array<BitRange, 4> kRowReduceReserved{{
     {507, 5},
 }};
 
-inline constexpr std::array<Field, 20> kRowMapFields{{
+inline constexpr std::array<Field, 22> kRowMapFields{{
     {"extent", 64, 12, 6, 12, FieldKind::kUnsigned, 1, {},
      "Iterations of each loop, 0 outermost; 0 is illegal."},
     {"src_addr", 136, 14, 0, 14, FieldKind::kUnsigned, 0, {},
@@ -569,6 +571,8 @@ inline constexpr std::array<Field, 20> kRowMapFields{{
      "normalise: first PARAM entry (addend and factor)."},
     {"param_loop", 440, 3, 0, 3, FieldKind::kUnsigned, 7, {},
      "normalise: the loop whose index is added to param_addr, 0 to 5; 7: none."},
+    {"tail", 443, 8, 0, 8, FieldKind::kUnsigned, 0, {},
+     "sum_softmax: lanes of a row's last entry that belong to the row, 1 to BLOCK_OUT."},
     {"src", 453, 2, 0, 2, FieldKind::kEnum, 0, kAluSpaceNames,
      "Source memory: out or inp."},
     {"dst", 455, 2, 0, 2, FieldKind::kEnum, 0, kAluSpaceNames,
@@ -576,7 +580,7 @@ inline constexpr std::array<Field, 20> kRowMapFields{{
     {"src_unsigned", 457, 1, 0, 1, FieldKind::kBool, 0, {},
      "Source bytes are uint8."},
     {"limited", 458, 1, 0, 1, FieldKind::kBool, 0, {},
-     "softmax: elements from the number in the last base register on have the number 0."},
+     "softmax, sum_softmax: elements from the number in the last base register on have the number 0."},
     {"row", 459, 3, 0, 3, FieldKind::kUnsigned, 0, {},
      "Number of innermost loops that walk one row, 0 to 6."},
     {"operation", 462, 2, 0, 2, FieldKind::kEnum, 0, kMappingNames,
@@ -588,15 +592,17 @@ inline constexpr std::array<Field, 20> kRowMapFields{{
     {"high", 483, 10, 0, 10, FieldKind::kSigned, 0, {},
      "Upper clamp bound, before the zero point."},
     {"table", 494, 4, 0, 4, FieldKind::kUnsigned, 0, {},
-     "softmax: the first of four tables."},
+     "softmax, sum_softmax: the first of four tables."},
     {"zero", 498, 9, 0, 9, FieldKind::kSigned, 0, {},
      "normalise: zero point of the source."},
+    {"sum_table", 507, 4, 0, 4, FieldKind::kUnsigned, 0, {},
+     "sum_softmax: the first of the sum's four tables."},
 }};
 
 inline constexpr std::array<BitRange, 3> kRowMapReserved{{
-    {443, 10},
+    {451, 2},
     {493, 1},
-    {507, 5},
+    {511, 1},
 }};
 
 /// One entry of kInstructions. engine: an engine's name, "fetch", or "field" (the instruction's field names it).
@@ -760,17 +766,19 @@ void visit_fields(Self& instruction, Visitor&& visit) {
   visit(kRowMapFields[6], instruction.scalar_stride);
   visit(kRowMapFields[7], instruction.param_addr);
   visit(kRowMapFields[8], instruction.param_loop);
-  visit(kRowMapFields[9], instruction.src);
-  visit(kRowMapFields[10], instruction.dst);
-  visit(kRowMapFields[11], instruction.src_unsigned);
-  visit(kRowMapFields[12], instruction.limited);
-  visit(kRowMapFields[13], instruction.row);
-  visit(kRowMapFields[14], instruction.operation);
-  visit(kRowMapFields[15], instruction.out_zero);
-  visit(kRowMapFields[16], instruction.low);
-  visit(kRowMapFields[17], instruction.high);
-  visit(kRowMapFields[18], instruction.table);
-  visit(kRowMapFields[19], instruction.zero);
+  visit(kRowMapFields[9], instruction.tail);
+  visit(kRowMapFields[10], instruction.src);
+  visit(kRowMapFields[11], instruction.dst);
+  visit(kRowMapFields[12], instruction.src_unsigned);
+  visit(kRowMapFields[13], instruction.limited);
+  visit(kRowMapFields[14], instruction.row);
+  visit(kRowMapFields[15], instruction.operation);
+  visit(kRowMapFields[16], instruction.out_zero);
+  visit(kRowMapFields[17], instruction.low);
+  visit(kRowMapFields[18], instruction.high);
+  visit(kRowMapFields[19], instruction.table);
+  visit(kRowMapFields[20], instruction.zero);
+  visit(kRowMapFields[21], instruction.sum_table);
 }
 
 /// Overloads of one name, for std::visit: an instruction without an overload does not compile.

@@ -96,7 +96,8 @@ package tsr_isa_pkg;
   // What row_map makes of an element and its row's scalars.
   typedef enum logic [1:0] {
     MappingSoftmax = 2'd0,
-    MappingNormalise = 2'd1
+    MappingNormalise = 2'd1,
+    MappingSumSoftmax = 2'd2
   } mapping_e;
 
   // Codes of the fault record.
@@ -474,7 +475,8 @@ package tsr_isa_pkg;
 
   // Makes bytes of a row's elements and its scalars: a softmax, or a normalisation. Needs row lanes.
   typedef struct packed {
-    logic [4:0] reserved_507;  // must be 0
+    logic reserved_511;  // must be 0
+    logic [3:0] sum_table;
     logic [8:0] zero;  // signed
     logic [3:0] table_;
     logic reserved_493;  // must be 0
@@ -487,7 +489,8 @@ package tsr_isa_pkg;
     logic src_unsigned;
     logic [1:0] dst;  // alu_space_e
     logic [1:0] src;  // alu_space_e
-    logic [9:0] reserved_443;  // must be 0
+    logic [1:0] reserved_451;  // must be 0
+    logic [7:0] tail;
     logic [2:0] param_loop;
     logic [9:0] param_addr;
     logic [5:0][13:0] scalar_stride;  // signed
@@ -527,6 +530,8 @@ package tsr_isa_pkg;
   localparam int unsigned RowMapParamAddrWidth = 10;
   localparam int unsigned RowMapParamLoopLsb = 440;
   localparam int unsigned RowMapParamLoopWidth = 3;
+  localparam int unsigned RowMapTailLsb = 443;
+  localparam int unsigned RowMapTailWidth = 8;
   localparam int unsigned RowMapSrcLsb = 453;
   localparam int unsigned RowMapSrcWidth = 2;
   localparam int unsigned RowMapDstLsb = 455;
@@ -549,6 +554,8 @@ package tsr_isa_pkg;
   localparam int unsigned RowMapTableWidth = 4;
   localparam int unsigned RowMapZeroLsb = 498;
   localparam int unsigned RowMapZeroWidth = 9;
+  localparam int unsigned RowMapSumTableLsb = 507;
+  localparam int unsigned RowMapSumTableWidth = 4;
 
   localparam int unsigned Instructions = 8;
 
@@ -585,12 +592,11 @@ package tsr_isa_pkg;
         word[511:507] != 5'd0 ||
         word[454:453] == 2'd3 ||
         word[463:462] == 2'd3) bad[6] = 1'b1;  // row_reduce
-    if (word[452:443] != 10'd0 ||
+    if (word[452:451] != 2'd0 ||
         word[493:493] != 1'd0 ||
-        word[511:507] != 5'd0 ||
+        word[511:511] != 1'd0 ||
         word[454:453] == 2'd3 ||
         word[456:455] == 2'd3 ||
-        word[463:462] == 2'd2 ||
         word[463:462] == 2'd3) bad[7] = 1'b1;  // row_map
     broken_by = bad & instruction_of(word[5:0]);
   endfunction
@@ -628,7 +634,7 @@ package tsr_isa_pkg;
     gemm_instruction = {opcode == 6'd5, opcode == 6'd2};
   endfunction
 
-  localparam int unsigned AluQueueBits = 507;  // of the words in the queue of ALU: the others are 0
+  localparam int unsigned AluQueueBits = 511;  // of the words in the queue of ALU: the others are 0
 
   // Which instruction of ALU an opcode is, one bit each: {row_map, row_reduce, alu, fence}. An engine unpacks all bits, so that one more
   // instruction does not fit where the engine has not been told what to do with it.
@@ -901,9 +907,14 @@ package tsr_isa_pkg;
   localparam int unsigned TimingRowMax = 11;  // From the last read of a row to the write of its maximum.
   localparam int unsigned TimingRowMoments = 92;  // The same of its moments, beside the places that V is moved.
   localparam int unsigned TimingRowScalars = 2;  // From a row's scalars asked for in row_map to their use.
-  localparam int unsigned TimingRowSoftmax = 15;  // In which a softmax's sum is made a factor.
+  localparam int unsigned TimingRowSoftmax = 1;  // In which a softmax's sum is made a factor.
   localparam int unsigned TimingRowNormalise = 8;  // The same of a row's moments, beside their exponent's places: four at a time, then one.
   localparam int unsigned TimingRowNext = 9;  // From a row's first read of a vector in row_map to the read of the next row's scalars.
+  // Of sum_softmax, from the read of a vector for its sum to that of one for its results.
+  function automatic int unsigned timing_row_beside(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
+    timing_row_beside = ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1)) / 2;
+  endfunction
+  localparam int unsigned TimingRowRest = 1;  // Of sum_softmax, from when the last group's sums are kept to the first read for its results, beside row.beside.
   localparam int unsigned TimingRowMap = 17;  // From the last vector's turns to the end of the instruction.
 
 endpackage

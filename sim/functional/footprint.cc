@@ -122,8 +122,11 @@ class Collector {
   void collect(const isa::RowMap& i) {
     entries(space(i.src), false, i.src_addr, i.extent, i.src_stride, isa::kLoops);
     entries(isa::Space::kAcc, false, i.scalar_addr, i.extent, i.scalar_stride, isa::kLoops - i.row);
-    if (i.operation == isa::Mapping::kSoftmax) {
+    if (i.operation != isa::Mapping::kNormalise) {
       add(isa::Space::kTable, false, uint64_t{i.table} * 256, 1024, {});
+      if (i.operation == isa::Mapping::kSumSoftmax) {
+        add(isa::Space::kTable, false, uint64_t{i.sum_table} * 256, 1024, {});
+      }
     } else {
       const int64_t param = config_.param_entry_bytes();
       const int64_t used = i.param_loop < isa::kLoops ? i.extent[i.param_loop] : 1;

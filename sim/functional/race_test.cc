@@ -306,6 +306,18 @@ TEST_F(RaceTest, RowOperands) {
   expect_none({with(load(Space::kOut, 0, 128), {}), with(reduce, {after(Engine::kLoad, 1)}), with(map, {}),
                with(store(Space::kOut, 0, 128, 4096), {after(Engine::kAlu, 1)})});  // one engine, and two readers
 
+  // With the sum eight tables, and nothing is written to ACC.
+  map.operation = isa::Mapping::kSumSoftmax;
+  map.tail = 5;
+  map.sum_table = 12;
+  config.table_count = 16;
+  for (const int table : {2, 5, 12, 15}) {
+    EXPECT_EQ(races({fill(Space::kTable, table * 256u, 256), map}).size(), 1u) << table;
+  }
+  expect_none({fill(Space::kTable, 0, 2 * 256), fill(Space::kTable, 6 * 256, 6 * 256), map});
+  expect_none({store(Space::kAcc, 10 * 32, 64, 4096), map});
+  map.tail = map.sum_table = 0;
+
   // Without a softmax's numbers no tables; channels of PARAM by their loop.
   reduce.operation = isa::Reduction::kMax;
   reduce.table = 0;

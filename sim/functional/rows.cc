@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "base/row_arithmetic.h"
 #include "isa/effects.h"
@@ -107,7 +108,55 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
   });
 }
 
+/// Group by group, and in a group entry by entry, which tells where entries are written twice.
+void run_sum_softmax(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads, uint64_t limit) {
+  const auto lanes = static_cast<size_t>(config.block_out);  // rows have no batch
+  const uint8_t* src = scratchpads.bytes(space_of(i.src)).data();
+  uint8_t* dst = scratchpads.bytes(space_of(i.dst)).data();
+  const Scalars acc(config, scratchpads);
+  const std::array<uint32_t, 256> table = numbers(scratchpads, i.table), sum_table = numbers(scratchpads, i.sum_table);
+  const uint64_t end = row_limit(i.limited, limit);
+
+  struct Row {
+    int32_t source, target, most;
+    uint32_t sum;
+  };
+  std::vector<Row> rows;
+  const int outer = isa::kLoops - i.row;
+  const Nest<3> over = make_nest(0, outer, i.extent, i.src_stride, i.dst_stride, i.scalar_stride);
+  for_each_iteration(over, {i.src_addr, i.dst_addr, i.scalar_addr}, [&](const std::array<int32_t, 3>& at) {
+    rows.push_back({at[0], at[1], acc.read(at[2], 0)[0], 0});
+  });
+  std::vector<std::array<int32_t, 2>> entries;
+  const Nest<2> inner = make_nest(outer, i.row, i.extent, i.src_stride, i.dst_stride);
+  for_each_iteration(inner, {0, 0}, [&](const std::array<int32_t, 2>& at) { entries.push_back(at); });
+
+  const auto number = [&](const std::array<uint32_t, 256>& of, const Row& row, size_t entry, size_t o) {
+    const uint8_t byte = src[static_cast<size_t>(row.source + entries[entry][0]) * lanes + o];
+    return entry * lanes + o < end ? of[static_cast<uint32_t>(row.most - element(byte, i.src_unsigned)) & 255] : 0;
+  };
+  for (Row& row : rows) {
+    for (size_t e = 0; e < entries.size(); ++e) {
+      const size_t count = e + 1 == entries.size() ? i.tail : lanes;
+      for (size_t o = 0; o < count; ++o) row.sum = rows::add_row_numbers(row.sum, number(sum_table, row, e, o));
+    }
+  }
+  const auto group = static_cast<size_t>(4 * config.row_lanes);
+  for (size_t first = 0; first < rows.size(); first += group) {
+    for (size_t e = 0; e < entries.size(); ++e) {
+      for (size_t r = first; r < std::min(rows.size(), first + group); ++r) {
+        uint8_t* to = dst + static_cast<size_t>(rows[r].target + entries[e][1]) * lanes;
+        for (size_t o = 0; o < lanes; ++o) {
+          const int64_t quotient = rows::divide_row_numbers(number(table, rows[r], e, o), rows[r].sum);
+          to[o] = static_cast<uint8_t>(std::clamp<int64_t>(quotient, i.low, i.high) + i.out_zero);
+        }
+      }
+    }
+  }
+}
+
 void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads, uint64_t limit) {
+  if (i.operation == isa::Mapping::kSumSoftmax) return run_sum_softmax(i, config, scratchpads, limit);
   const auto batch = static_cast<size_t>(config.batch), lanes = static_cast<size_t>(config.block_out);
   const uint8_t* src = scratchpads.bytes(space_of(i.src)).data();
   uint8_t* dst = scratchpads.bytes(space_of(i.dst)).data();

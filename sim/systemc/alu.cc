@@ -209,6 +209,7 @@ void Alu::begin_rows(Cycle from) {
   context_.alu_reads_inp = work.source == isa::AluSpace::kInp;
   const double share = 1 / static_cast<double>(isa::timing::row::turns(context_.config));
   if (work.map) suppose(writes_, from, write_port(work.destination), share);
+  if (work.results) suppose(writes_, from + rows_.first_results(), write_port(work.destination), rows_.results_share());
   if (work.map && work.source == isa::AluSpace::kOut) suppose(out_reads_, from + kReadToBeat, Port::kOutRead, share);
   job.item.trace.first_cycle = from + 1;
 }

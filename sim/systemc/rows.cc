@@ -69,10 +69,16 @@ RowWork row_work(const isa::RowReduce& i, const Machine& machine) {
 
 RowWork row_work(const isa::RowMap& i, const Machine& machine) {
   RowWork work;
-  work.map = true;
   work.entries = isa::row_nest(i).entries;
   work.source = i.src;
   work.destination = i.dst;
+  if (i.operation == isa::Mapping::kSumSoftmax) {
+    work.results = true;
+    work.group = isa::timing::row::group(machine.config());
+    work.row_cycles.resize(static_cast<size_t>(isa::row_nest(i).rows));
+    return work;
+  }
+  work.map = true;
   const auto inner = make_nest(isa::kLoops - i.row, i.row, i.extent, i.src_stride, i.dst_stride);
   const bool own = i.src == i.dst;
   if (own) {
@@ -98,7 +104,8 @@ void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) 
   maxima_.clear();
   begins_.assign(work_.maxima ? static_cast<size_t>(work_.group) : 0, from + 1);
   stalls_ = 0;
-  reads_ = 0;
+  reads_ = before_ = 0;
+  beside_ = false;
   owed_ = 0;
   asked_ = 0;
   ask_at_ = from + 1;
@@ -196,7 +203,9 @@ void RowWalk::wait_for_load(Cycle& at, Cycle limit, double load_share) {
 bool RowWalk::refused(Cycle limit, const AccUse& acc, double load_share) {
   const Cycle from = step_at_;
   if (phase_ == Phase::kReads) {
-    wait_for_load(step_at_, limit, load_share);
+    const auto row = work_.results ? reads_ % std::max<int64_t>(before_, static_cast<int64_t>(gathered_ - first_)) : 0;
+    const bool reads = !work_.results || row < (beside_ ? before_ : static_cast<int64_t>(gathered_ - first_));
+    if (reads) wait_for_load(step_at_, limit, load_share);
   } else {
     while (work_.reads_scalars && step_at_ < limit && acc.reads(step_at_)) ++step_at_;
   }
@@ -225,24 +234,46 @@ void RowWalk::scalars() {
   const auto walk = static_cast<Cycle>(isa::row_walk_cycles(*config_, rows, work_.entries));
   if (work_.source == isa::AluSpace::kOut) {
     const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
-    const Cycle reading = std::min(walk, static_cast<Cycle>(rows * work_.entries) * turns);
-    out_reads_.push_back({step_at_, step_at_ + reading, 1 / static_cast<double>(turns)});
+    const Cycle reading = std::min(walk, static_cast<Cycle>(std::max(rows, before_) * work_.entries) * turns);
+    const double share = static_cast<double>(rows + before_) / static_cast<double>(std::max(rows, before_));
+    out_reads_.push_back({step_at_, step_at_ + reading, share / static_cast<double>(turns)});
   }
   walked(step_at_ + walk);
 }
 
-/// A vector's read is granted.
-void RowWalk::read() {
+Cycle RowWalk::first_results() const {
+  const auto rows = std::min(work_.group, static_cast<int64_t>(work_.row_cycles.size()));
+  return static_cast<Cycle>(isa::row_sum_cycles(*config_, rows, work_.entries));
+}
+
+double RowWalk::results_share() const {
+  const auto rows = static_cast<int64_t>(work_.row_cycles.size());
+  const int64_t later = (rows - 1) / work_.group * isa::row_sum_cycles(*config_, work_.group, work_.entries) +
+                        isa::row_rest_cycles(*config_, std::min(rows, work_.group), work_.entries);
+  return std::min(1.0, static_cast<double>(rows * work_.entries) / static_cast<double>(later));
+}
+
+/// The results of the last group.
+void RowWalk::rest(Cycle from) {
   const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
-  const Cycle taken = step_at_ + 1;
-  ++reads_;
-  step_at_ = taken + turns - 1;
-  const auto rows = static_cast<int64_t>(gathered_ - first_);
-  if (reads_ % rows != 0) return;
-  const int64_t entry = reads_ / rows - 1;
-  // The lanes begin with an entry in every fourth cycle, or right behind the one before. They need the first bytes of
-  // its last row.
-  const Cycle full = taken + 2, free = entry == 0 ? 0 : ends_[0];
+  if (reads_inp()) {
+    phase_ = Phase::kReads;
+    step_at_ = from + isa::timing::row::kRest;
+    return;
+  }
+  const Cycle first = from + isa::timing::row::kRest + static_cast<Cycle>(isa::timing::row::beside(*config_));
+  const auto vectors = static_cast<Cycle>(before_ * work_.entries);
+  if (work_.source == isa::AluSpace::kOut) {
+    out_reads_.push_back({first, first + vectors * turns, 1 / static_cast<double>(turns)});
+  }
+  row_ = work_.row_cycles.size();
+  at_ = from + static_cast<Cycle>(isa::row_rest_cycles(*config_, before_, work_.entries));
+}
+
+/// The lanes begin with an entry in every fourth cycle, or right behind the one before. They need the first bytes of
+/// its last row.
+void RowWalk::entry_begins(Cycle full, int64_t entry) {
+  const Cycle free = entry == 0 ? 0 : ends_[0];
   Cycle begin = free;
   if (entry == 0 || full >= free) {
     const Cycle least = std::max(full, free) + 1;
@@ -250,11 +281,35 @@ void RowWalk::read() {
   }
   ends_[1] = free;
   ends_[0] = begin + static_cast<Cycle>(isa::timing::row::walk(*config_));
+}
+
+/// A vector's read is granted.
+void RowWalk::read() {
+  const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
+  const Cycle at = step_at_;
+  const auto rows = static_cast<int64_t>(gathered_ - first_), all = std::max(rows, before_);
+  const int64_t row = reads_ % all, entry = reads_ / all;
+  if (!beside_ && row + 1 == rows) entry_begins(at + 3, entry);
+  const auto beside = static_cast<Cycle>(work_.results ? isa::timing::row::beside(*config_) : 0);
+  if (work_.results && !beside_) {
+    beside_ = true;
+    step_at_ = at + beside;
+    return;
+  }
+  beside_ = false;
+  ++reads_;
+  step_at_ = at + turns - beside;
+  if (row + 1 < all) return;
   if (entry + 1 < work_.entries) {
-    step_at_ = std::max(step_at_, ends_[1]);  // its place is that of the entry before the last
+    if (rows > 0) step_at_ = std::max(step_at_, ends_[1]);  // its place is that of the entry before the last
     return;
   }
   reads_ = 0;
+  if (rows == 0) {
+    row_ = work_.row_cycles.size();
+    at_ = at + turns + isa::timing::row::kMap - 1;
+    return;
+  }
   phase_ = Phase::kScalars;
   walked(ends_[0] + static_cast<Cycle>(isa::timing::row::kDrain));
 }
@@ -270,8 +325,14 @@ void RowWalk::walked(Cycle at) {
 void RowWalk::keep() {
   const Cycle from = written_ == 0 ? walked_ : std::max(walked_, written_ + isa::timing::row::kTurnover);
   const Cycle end = from + static_cast<Cycle>(isa::timing::row::capture(*config_));
+  before_ = work_.results ? static_cast<int64_t>(gathered_ - first_) : 0;
   first_ = kept_ = gathered_;
   walked_ = kNever;
+  if (work_.results) {
+    step_at_ = end;
+    if (gathered_ == work_.row_cycles.size()) rest(end);
+    return;
+  }
   write_at_ = end + work_.row_cycles[row_] - 1;
   if (gathered_ < work_.row_cycles.size()) step_at_ = end;
 }

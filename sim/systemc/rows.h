@@ -21,6 +21,7 @@ namespace tessera::sim::systemc {
 struct RowWork {
   bool map = false;
   bool maxima = false;
+  bool results = false;       // sums, and beside the next group's the results
   bool reads_scalars = true;  // of each row from ACC
   int64_t group = 1;          // rows walked together
   int64_t entries = 1;        // vectors of a row
@@ -44,7 +45,12 @@ class RowWalk {
   Cycle at() const { return at_; }
   const RowWork& work() const { return work_; }
   /// Vectors read.
-  uint64_t vectors() const { return work_.row_cycles.size() * static_cast<uint64_t>(work_.entries); }
+  uint64_t vectors() const {
+    return (work_.results ? 2 : 1) * work_.row_cycles.size() * static_cast<uint64_t>(work_.entries);
+  }
+  /// Of sums with results: how long the first group's sums take, and the share of all later cycles with a write.
+  Cycle first_results() const;
+  double results_share() const;
   bool reads_inp() const { return work_.source == isa::AluSpace::kInp; }
   /// Cycles that ports have cost.
   Cycle stalls() const { return stalls_; }
@@ -69,6 +75,8 @@ class RowWalk {
   bool wait_to_write(Cycle limit, const AccUse& acc);
   void scalars();
   void read();
+  void entry_begins(Cycle full, int64_t entry);
+  void rest(Cycle from);
   void walked(Cycle at);
   void keep();
   void write();
@@ -96,6 +104,8 @@ class RowWalk {
   std::deque<std::pair<int32_t, Cycle>> under_way_;  // destinations, and when their vectors were read
   // Of a source in INP, whose reads are steps too.
   int64_t reads_ = 0;       // of the group or row
+  int64_t before_ = 0;      // rows of the group before, whose results are made
+  bool beside_ = false;     // the next read is for such a result
   double owed_ = 0;         // that LOAD's share has not yet cost
   Cycle walk_from_ = 0;     // the group's first read
   Cycle ends_[2] = {0, 0};  // boundaries of the lanes' work on the last entry and the one before

@@ -227,20 +227,29 @@ class RandomProgramMaker {
     isa::RowMap i;
     i.src = row_space();
     i.dst = row_space();
+    if (config_.block_in == config_.block_out && chance(3)) {  // for sum_softmax
+      i.dst = i.src == isa::AluSpace::kInp ? isa::AluSpace::kOut : isa::AluSpace::kInp;
+    }
     i.src_unsigned = chance(2);
     i.row = static_cast<uint8_t>(chance(2) ? 1 : pick(0, 6));
     make_extents(i.extent, limits_.iterations);
     i.src_addr = place(space_of(i.src), i.extent, i.src_stride, isa::kLoops);
     i.dst_addr = place(space_of(i.dst), i.extent, i.dst_stride, isa::kLoops);
-    if (chance(4)) {
+    if (i.dst == i.src && chance(4)) {
       i.dst = i.src, i.dst_addr = i.src_addr, i.dst_stride = i.src_stride;
     }
     i.scalar_addr = place(isa::Space::kAcc, i.extent, i.scalar_stride, isa::kLoops - i.row);
     i.low = static_cast<int16_t>(chance(2) ? pick(-256, 0) : pick(-512, 511));
     i.high = static_cast<int16_t>(chance(2) ? pick(std::max<int>(i.low, 0), 511) : pick(i.low, 511));
     i.out_zero = static_cast<int16_t>(chance(2) ? 0 : pick(-256, 255));
-    i.operation = static_cast<isa::Mapping>(pick(0, 1));
-    if (i.operation == isa::Mapping::kSoftmax) {
+    i.operation = static_cast<isa::Mapping>(pick(0, 2));
+    const bool other_space = i.src != i.dst;
+    if (i.operation == isa::Mapping::kSumSoftmax && !other_space) i.operation = isa::Mapping::kSoftmax;
+    if (i.operation == isa::Mapping::kSumSoftmax) {
+      i.tail = static_cast<uint8_t>(chance(3) ? config_.block_out : pick(1, config_.block_out));
+      i.sum_table = static_cast<uint8_t>(row_table());
+    }
+    if (i.operation != isa::Mapping::kNormalise) {
       i.table = static_cast<uint8_t>(row_table());
       i.limited = chance(2);
       return i;

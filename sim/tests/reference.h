@@ -439,7 +439,53 @@ inline int64_t row_normalised(Memories& m, const isa::RowMap& i, int x, const st
   return static_cast<int64_t>(halved_to_even(scaled * factor + addend * 256, 28));
 }
 
+/// Element by element: first all sums, then the results in the order of their writes.
+inline void run_sum_softmax(const isa::RowMap& i, Memories& m) {
+  const int O = m.config.block_out;
+  const std::array<int, 6> none{};
+  const auto outer_loops = indices(i.extent, 0, 6 - i.row), inner_loops = indices(i.extent, 6 - i.row, 6);
+  std::vector<std::pair<int32_t, uint32_t>> scalars;
+  const auto byte = [&](const std::array<int, 6>& outer, const std::array<int, 6>& inner, int o) {
+    return byte_value(m.read(row_space(i.src), entry(i.src_addr, i.src_stride, outer, inner) * O + o), i.src_unsigned);
+  };
+  for (const auto& outer : outer_loops) {
+    const int64_t at = entry(i.scalar_addr, i.scalar_stride, outer, none) * O;
+    for (int o = 1; o < O; ++o) read_i32(m, isa::Space::kAcc, (at + o) * 4);  // whole entries count as read
+    const int32_t most = read_i32(m, isa::Space::kAcc, at * 4);
+    uint32_t sum = 0;
+    uint64_t number = 0;
+    for (const auto& inner : inner_loops) {
+      const int lanes = &inner == &inner_loops.back() ? i.tail : O;
+      for (int o = 0; o < O; ++o, ++number) {
+        const int x = byte(outer, inner, o);
+        if (o >= lanes || (i.limited && number >= m.limit)) continue;
+        sum = row_sum(sum, std::bit_cast<uint32_t>(row_number(m, i.sum_table, int64_t{most} - x)));
+      }
+    }
+    scalars.emplace_back(most, sum);
+  }
+  const auto group = static_cast<size_t>(4 * m.config.row_lanes);
+  for (size_t first = 0; first < outer_loops.size(); first += group) {
+    uint64_t number = 0;
+    for (const auto& inner : inner_loops) {
+      for (size_t r = first; r < std::min(outer_loops.size(), first + group); ++r) {
+        for (int o = 0; o < O; ++o) {
+          auto a = std::bit_cast<uint32_t>(
+              row_number(m, i.table, int64_t{scalars[r].first} - byte(outer_loops[r], inner, o)));
+          if (i.limited && number + static_cast<uint64_t>(o) >= m.limit) a = 0;
+          int64_t v = row_quotient(a, scalars[r].second & 0x7fffffff);
+          v = (v < i.low ? i.low : v > i.high ? i.high : v) + i.out_zero;
+          m.write(row_space(i.dst), entry(i.dst_addr, i.dst_stride, outer_loops[r], inner) * O + o,
+                  static_cast<uint8_t>(v & 255));
+        }
+      }
+      number += static_cast<uint64_t>(O);
+    }
+  }
+}
+
 inline void run(const isa::RowMap& i, Memories& m) {
+  if (i.operation == isa::Mapping::kSumSoftmax) return run_sum_softmax(i, m);
   using isa::Space;
   const int B = m.config.batch, O = m.config.block_out;
   const std::array<int, 6> none{};

@@ -107,7 +107,7 @@ void set_softmax(Operands& w, uint32_t a, uint32_t b, uint32_t bounds, int32_t z
   const uint32_t significand = (b & kFraction) | kLeading;
   w[0] = a;
   w[1] = b;
-  w[2] = static_cast<uint32_t>(((uint64_t{1} << 35) - 1) / significand);
+  w[2] = static_cast<uint32_t>(((uint64_t{1} << 35) - 1) / (significand | 0xfff));
   w[3] = bounds;
   w[4] = static_cast<uint32_t>(zero);
   w[5] = (significand - 1) >> 12;

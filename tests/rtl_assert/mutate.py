@@ -182,10 +182,17 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "assign look_up_o = enable && valid_1_q && (is_sum || is_softmax);",
-        "is_softmax",
-        "is_softmax || is_normalise",
+        "assign look_up_o = enable && valid_1_q && is_sum;",
+        "is_sum",
+        "reducing",
         "rows read tables that they have not",
+    ),
+    (
+        "tsr_rows",
+        "assign result_look_up_o = enable && result_valid_1_q && is_softmax;",
+        "is_softmax",
+        "!reducing",
+        "rows read tables for results that they have not",
     ),
     (
         "tsr_rows",
@@ -203,7 +210,7 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "emit_target_q <= run_target_q + target_step;",
+        "assign result_target = (both ? target_read : run_target_q) + target_step;",
         "target_step",
         "source_step",
         "rows write a vector to another one's place",
@@ -217,18 +224,12 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "assign map_done = !is_max && running_q && final_row_q &&",
+        "assign map_done = (both ? rest_q && state_q == Walk : !is_max && running_q && final_row_q) && fetched_all_q &&",
         "final_row_q",
         "1'b1",
         "rows ended with vectors not read",
     ),
-    (
-        "tsr_rows",
-        "fetched_all_q && ways_q == '0 && !emitting_q;",
-        "ways_q == '0",
-        "1'b1",
-        "rows ended with vectors not written",
-    ),
+    ("tsr_rows", "ways_q == '0 && !resulting_q;", "ways_q == '0", "1'b1", "rows ended with vectors not written"),
     (
         "tsr_rows",
         "assign finish_ends = written && finish_row_q == finish_rows_q && !is_max;",
@@ -238,9 +239,9 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "assign acc_waddr_o = target[{finish_half, finish_row_q}];",
-        "finish_row_q",
-        "finish_row_q ^ RowBits'(acc_wgnt_i)",
+        "assign target_read = target[{finish_half, read_row}];",
+        "read_row",
+        "read_row ^ RowBits'(acc_wgnt_i && acc_we_o)",
         "a row's scalars changed before they were written",
     ),
 ]

@@ -347,20 +347,25 @@ class Source:
         length = self.number(
             dims[-1] * self.machine.block_out - self.machine.block_out + 1, dims[-1] * self.machine.block_out
         )
+        space = str(self.rng.choice(["out", "inp"])) if self.machine.block_in == self.machine.block_out else "out"
         scalars, held = (
             self.name("s"),
-            Held(self.name("t"), "out", (dims[-2], dims[-1] * self.machine.block_out), "uint8"),
+            Held(self.name("t"), space, (dims[-2], dims[-1] * self.machine.block_out), "uint8"),
         )
         self.add(f"{scalars} = k.acc({dims[-2]}, 1)")
-        self.add(f'{held.name} = k.out(*{held.shape}, dtype="uint8")')
+        self.add(f'{held.name} = k.{space}(*{held.shape}, dtype="uint8")')
         self.add(f"i, j = k.axes({dims[-2]}, {dims[-1]})")
         place = f"{scalars}[i, 0], {source.name}[i, j], [j], {length}"
         if self.rng.random() < 0.5:
             self.add("e = np.exp(-0.03 * np.arange(256))")
             self.add("one, many = k.numbers(e), k.numbers(e * 256)")
             self.add(f"k.row_max({place})")
-            self.add(f"k.row_sum_exp({place}, one)")
-            self.add(f"k.softmax({held.name}[i, j], {source.name}[i, j], {scalars}[i, 0], [j], many)")
+            if source.space != held.space and self.rng.random() < 0.7:
+                references = f"{held.name}[i, j], {source.name}[i, j], {scalars}[i, 0]"
+                self.add(f"k.sum_softmax({references}, [j], {length}, one, many)")
+            else:
+                self.add(f"k.row_sum_exp({place}, one)")
+                self.add(f"k.softmax({held.name}[i, j], {source.name}[i, j], {scalars}[i, 0], [j], many)")
         else:
             self.add(f"f = k.factors({self.number(-1000, 1000)}, {self.number(1000, 30000)})")
             self.add(f"k.row_moments({place}, epsilon={self.number(0, 900)}, zero={self.number(0, 100)})")

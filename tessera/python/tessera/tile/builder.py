@@ -557,6 +557,16 @@ class Builder(Events):
             target, source, scalars, over, {"operation": "softmax", "table": numbers.first}, zero, low, high, "softmax"
         )
 
+    def sum_softmax(self, target, source, scalars, over, length, sum_numbers, numbers, zero=0, low=0, high=255):
+        """row_sum_exp() and softmax() in one, with the maxima that row_max() left: sums of rows are found while the
+        results of the rows before are made. The target is in another memory than the source."""
+        dst, src = self._reference(target, ("out", "inp"), "target"), self._reference(source, ("out", "inp"), "source")
+        if dst.tile.space == src.tile.space:
+            refuse(f"sum_softmax reads {src.tile.space} and writes it: one of both tiles must be in the other memory")
+        fields, tail = self._row_fields(src, length)
+        fields |= {"operation": "sum_softmax", "table": numbers.first, "sum_table": sum_numbers.first, "tail": tail}
+        self._map(target, source, scalars, over, fields, zero, low, high, "softmax with its sums")
+
     def factors(self, addend, factor):
         """Addend (int32) and factor (18 bits) of each channel, which normalise() takes: the result is (X * factor +
         addend * 2^8) / 2^28, rounded half to even."""

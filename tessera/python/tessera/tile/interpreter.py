@@ -326,13 +326,21 @@ class Interpreter:
         grid = content.reshape(*places.shape, machine.batch, machine.block_out)
         return grid.transpose(0, 2, 1, 3).reshape(places.shape[0], machine.batch, -1)
 
-    def _numbers(self, f):
-        content = self._entries("table", np.arange(4) + f.get("table", 0))
+    def _numbers(self, f, field="table"):
+        content = self._entries("table", np.arange(4) + f.get(field, 0))
         return (np.ascontiguousarray(content.T).view(np.uint32).ravel() & 0x7FFFFFFF).view(np.float32)
 
     def _scalars(self, entries):
         machine = self.machine
         return self._entries("acc", entries).view(np.int32).reshape(-1, machine.batch, machine.block_out)
+
+    @staticmethod
+    def _sums(table, most, x):
+        """Of each row, element by element, as each sum is rounded."""
+        total = np.zeros(most.shape, np.float32)
+        for k in range(x.shape[-1]):
+            total = total + table[(most - x[:, :, k]) & 255]
+        return total
 
     def _row_reduce(self, f):
         machine = self.machine
@@ -342,11 +350,8 @@ class Interpreter:
         if f["operation"] == "max":
             out[:, :, 0] = x.max(-1)
         elif f["operation"] == "sum_exp":
-            table, most = self._numbers(f), self._scalars(scalar)[:, :, 0]
-            total = np.zeros(most.shape, np.float32)
-            for k in range(x.shape[-1]):
-                total = total + table[(most - x[:, :, k]) & 255]
-            out[:, :, 0], out[:, :, 1] = most, total.view(np.int32)
+            most = self._scalars(scalar)[:, :, 0]
+            out[:, :, 0], out[:, :, 1] = most, self._sums(self._numbers(f), most, x).view(np.int32)
         else:
             for place in itertools.product(range(scalar.size), range(machine.batch)):
                 out[place][:4] = moments(f, [int(v) for v in x[place]])
@@ -359,8 +364,12 @@ class Interpreter:
         x = self._row_values(f, places).reshape(scalar.size, machine.batch, places.shape[1], machine.block_out)
         dst = self._grid(f.get("dst_addr", 0), f["extent"], f["dst_stride"]).reshape(scalar.size, -1)
         c = self._scalars(scalar)
-        if f["operation"] == "softmax":
-            r = divide(self._numbers(f)[(c[:, :, 0, None, None] - x) & 255], c[:, :, 1, None, None].view(np.float32))
+        if f["operation"] in ("softmax", "sum_softmax"):
+            sums = c[:, :, 1].view(np.float32)
+            if f["operation"] == "sum_softmax":
+                elements = x.reshape(*x.shape[:2], -1)[:, :, : (x.shape[2] - 1) * machine.block_out + f["tail"]]
+                sums = self._sums(self._numbers(f, "sum_table"), c[:, :, 0], elements)
+            r = divide(self._numbers(f)[(c[:, :, 0, None, None] - x) & 255], sums[:, :, None, None])
         else:
             steps = [int(axis == f.get("param_loop", 7)) for axis in range(6)]
             param = self._grid(f.get("param_addr", 0), f["extent"], steps).reshape(scalar.size, -1)
