@@ -397,6 +397,7 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
       nest.tap_w = w;
       nest.tap_h = h;
     }
+    nest.pairs = config.raster_pairs != 0;
     task.alternatives.push_back(nest);
   } else {
     nest.computation = Computation::kDense;
