@@ -513,7 +513,7 @@ module tsr_gemm #(
   assign stall_o = stall && active_q;
 
   logic unused;
-  assign unused = &{1'b0, unused_prep_gemm, count, tile_4_q, prep, gemm, inner_last};
+  assign unused = &{1'b0, unused_prep_gemm, count, column, tile_4_q, prep, gemm, inner_last};
 
 endmodule
 /* verilator lint_on LATCH */
