@@ -348,6 +348,7 @@ module tsr_gemm #(
   logic [Taps-1:0] take_1_q, one_1_q, line_0_1_q, line_1_1_q;
   logic [13:0] wgt_addr_1_q;
   logic newest_odd_1_q, first_odd_1_q, pairs_1_q, pair_1_q, far_1_q, odd_1_q;
+  logic [1:0] third_1_q;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) valid_1_q <= 1'b0;
@@ -374,6 +375,7 @@ module tsr_gemm #(
       pairs_1_q <= pairs_q;
       pair_1_q <= pair;
       far_1_q <= far_q;
+      third_1_q <= !raster_q || RasterPairs == 0 ? 2'd0 : far_q ? 2'd3 : {line_1_q[2], line_0_q[2]};
       odd_1_q <= pairs_q && (pair || column[0]);
     end
   end
@@ -400,7 +402,7 @@ module tsr_gemm #(
     .RasterPairs(RasterPairs)
   ) u_window (
     .clk_i, .read_i(advance && raster_q), .col_i(line_col), .newest_odd_i(newest_odd_1_q), .first_odd_i(first_odd_1_q),
-    .pairs_i(pairs_1_q), .pair_i(pair_1_q), .far_i(far_1_q), .odd_i(odd_1_q), .step_i(step),
+    .pairs_i(pairs_1_q), .pair_i(pair_1_q), .far_i(far_1_q), .third_i(third_1_q), .odd_i(odd_1_q), .step_i(step),
     .depthwise_i(tile_1_q.depthwise), .write_i(write_1_q), .lane_i(tile_1_q.lane), .vector_i(inp_rdata_i),
     .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .line_0_i(line_0_1_q), .line_1_i(line_1_1_q),
     .newest_o(newest_2), .window_o(window_2)

@@ -39,6 +39,7 @@ module tsr_window #(
   input  logic                                    pairs_i,       // the window has three columns and vectors may enter in pairs
   input  logic                                    pair_i,        // both enter
   input  logic                                    far_i,         // a window ends two vectors behind the one before
+  input  logic [1:0]                              third_i,       // tap 2 takes that before it, a line's, or the newest
   input  logic                                    odd_i,         // the newest one's column is odd, as a pair's always is
   input  logic                                    unsigned_i,
   input  logic [8:0]                              zero_i,
@@ -132,7 +133,7 @@ module tsr_window #(
   end else begin : gen_no_odd
     assign odd_line_q = '0;
     logic unused_odd;
-    assign unused_odd = &{1'b0, odd_line_q, pairs_i, pair_i, far_i, odd_i};
+    assign unused_odd = &{1'b0, odd_line_q, pairs_i, pair_i, far_i, third_i, odd_i};
   end
 
   always_ff @(posedge clk_i) begin
@@ -159,8 +160,17 @@ module tsr_window #(
           taps_q[Width*(t-1)+:Width] <= odd_line_q[Width*((t/Columns-1)%2)+:Width];
         if (RasterPairs != 0 && t % Columns == 1 && t / Columns < 3 && pair_i)
           taps_q[Width*(t-1)+:Width] <= t == 1 ? first : line_q[Width*((t/Columns+1)%2)+:Width];
-        if (RasterPairs != 0 && t % Columns == 2 && t / Columns < 3 && far_i)
-          taps_q[Width*(t-1)+:Width] <= t == 2 ? newest : taps_q[Width*((t+Taps-4)%(Taps-1))+:Width];
+        if (RasterPairs != 0 && t % Columns == 2 && t > 2 && t / Columns < 3 && far_i)
+          taps_q[Width*(t-1)+:Width] <= taps_q[Width*((t+Taps-4)%(Taps-1))+:Width];
+      end
+      // Tap 2 may take any of four, whose number fits one look-up table a bit.
+      if (RasterPairs != 0) begin
+        case (third_i)
+          2'd0: taps_q[Width+:Width] <= taps_q[0+:Width];
+          2'd1: taps_q[Width+:Width] <= line_q[0+:Width];
+          2'd2: taps_q[Width+:Width] <= line_q[Width+:Width];
+          default: taps_q[Width+:Width] <= newest;
+        endcase
       end
     end
   end
