@@ -38,6 +38,7 @@ constexpr ConfigKey kKeys[] = {
     {"writes_in_flight", &M::writes_in_flight, nullptr},
     {"memory_parity", &M::memory_parity, nullptr},
     {"packed_weights", &M::packed_weights, nullptr},
+    {"raster_pairs", &M::raster_pairs, nullptr},
 };
 /// What a file may leave out, and what it then is: parameters that are younger than the first configurations.
 struct Default {
@@ -49,9 +50,10 @@ constexpr Default kDefaults[] = {
     {"row_lanes", [](const MachineConfig&) { return 0; }},
     {"memory_parity", [](const MachineConfig&) { return 0; }},
     {"packed_weights", [](const MachineConfig&) { return 0; }},
+    {"raster_pairs", [](const MachineConfig&) { return 0; }},
 };
 // What to_toml leaves out at 0: the text of a machine without it stays what it was before there was such a parameter.
-constexpr std::string_view kSilentAtZero[] = {"memory_parity", "packed_weights"};
+constexpr std::string_view kSilentAtZero[] = {"memory_parity", "packed_weights", "raster_pairs"};
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
@@ -154,6 +156,12 @@ void validate(const MachineConfig& config) {
     fail(where + "packed_weights = 1 needs block_in * block_out = " + std::to_string(config.wgt_entry_bytes()) +
          " to be at least 2 * axi_bytes = " + std::to_string(2 * config.axi_bytes));
   }
+  in_range("raster_pairs", config.raster_pairs, 0, 1);
+  if (config.raster_pairs != 0 && config.inp_entry_bytes() < config.axi_bytes) {
+    fail(where + "raster_pairs = 1 needs batch * block_in = " + std::to_string(config.inp_entry_bytes()) +
+         " to be at least axi_bytes = " + std::to_string(config.axi_bytes));
+  }
+  if (config.raster_pairs != 0 && config.block_in < 8) fail(where + "raster_pairs = 1 needs block_in to be at least 8");
   for (Space space : {Space::kInp, Space::kWgt, Space::kAcc, Space::kOut, Space::kParam}) {
     const std::string name = std::string(to_string(space)) + "_bytes";
     const int64_t bytes = config.space_bytes(space);
@@ -200,9 +208,8 @@ MachineConfig parse_config(std::string_view text, const std::string& source) {
       key.set(config, absent->value(config));
     } else {
       fail(source + ": " + std::string(key.name) + " is " + (table.contains(key.name) ? "not an integer" : "missing") +
-           "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity and packed_weights, "
-           "which have "
-           "defaults");
+           "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity, packed_weights and "
+           "raster_pairs, which have defaults");
     }
   }
   validate(config);

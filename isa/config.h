@@ -36,6 +36,7 @@ struct MachineConfig {
   int writes_in_flight = 0;
   int memory_parity = 0;
   int packed_weights = 0;
+  int raster_pairs = 0;
 
   bool operator==(const MachineConfig&) const = default;
 
@@ -102,12 +103,13 @@ std::span<const ShippedConfig> shipped_configs();
 /// Checks the limits below. Throws Error kInvalidArgument naming the parameter.
 /// BATCH 1..64; BLOCK_IN, BLOCK_OUT powers of two, 4..128; memories hold a whole number of entries, at least one, at
 /// most 2^14 (PARAM: 2^10) and at most 2^22 bytes; table_count 1..16; axi_bytes a power of two, 4..64; queues and
-/// bursts 1..256; memory_parity 0..1; packed_weights 0..1, and 1 only where a WGT entry holds at least two beats.
+/// bursts 1..256; memory_parity 0..1; packed_weights 0..1, and 1 only where a WGT entry holds at least two beats;
+/// raster_pairs 0..1, and 1 only where an INP entry holds at least a beat and block_in is at least 8.
 void validate(const MachineConfig& config);
 
 /// Parses TOML text; `source` names it in errors. What may be missing: second_lanes (a quarter of batch * block_out, at
-/// least 1), row_lanes (0: no rows), memory_parity (0: none) and packed_weights (0: no weights of 4 bits). Throws Error
-/// kInvalidArgument.
+/// least 1), row_lanes (0: no rows), memory_parity (0: none), packed_weights (0: no weights of 4 bits) and raster_pairs
+/// (0: one vector a cycle). Throws Error kInvalidArgument.
 MachineConfig parse_config(std::string_view toml, const std::string& source);
 
 /// Reads a .toml file. Throws Error kIo or kInvalidArgument.

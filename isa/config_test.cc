@@ -71,9 +71,8 @@ TEST(Config, Refusals) {
             "configuration npu64: block_in = 12 must be a power of two");
   EXPECT_EQ(message(replaced("batch = 1", "batch = 0")), "configuration npu64: batch = 0 must be in 1..64");
   const std::string all =
-      "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity and packed_weights, which "
-      "have "
-      "defaults";
+      "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity, packed_weights and "
+      "raster_pairs, which have defaults";
   EXPECT_EQ(message(replaced("batch = 1", "")), "c.toml: batch is missing" + all);
   EXPECT_EQ(message(replaced("batch = 1", "batch = \"1\"")), "c.toml: batch is not an integer" + all);
   EXPECT_EQ(message(replaced("second_lanes = 2", "second_lanes = true")),
@@ -98,8 +97,10 @@ TEST(Config, FilesOfEarlierForms) {
   MachineConfig expected = find_config("npu256");
   expected.name = "machine";
   EXPECT_EQ(expected.second_lanes, 4);
+  expected.raster_pairs = 0;
   for (const char* more :
-       {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n", "packed_weights = 0\n"}) {
+       {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n", "packed_weights = 0\n",
+        "raster_pairs = 0\n"}) {
     EXPECT_EQ(parse_config(first + more, "c.toml"), expected) << more;
   }
   std::string narrow = first;
@@ -121,6 +122,15 @@ TEST(Config, RefusesSizes) {
       "configuration npu64: packed_weights = 1 needs block_in * block_out = 64 to be at least 2 * axi_bytes = 128");
   EXPECT_EQ(message(replaced("axi_bytes = 8", "axi_bytes = 8\npacked_weights = 2")),
             "configuration npu64: packed_weights = 2 must be in 0..1");
+  const auto pairs = [](const std::string& from, const std::string& to) {
+    std::string toml = replaced(from, to);
+    return toml.replace(toml.find("raster_pairs = 0"), 16, "raster_pairs = 1");
+  };
+  EXPECT_EQ(message(pairs("axi_bytes = 8", "axi_bytes = 16")),
+            "configuration npu64: raster_pairs = 1 needs batch * block_in = 8 to be at least axi_bytes = 16");
+  EXPECT_EQ(message(pairs("block_in = 8", "block_in = 4")),
+            "configuration npu64: raster_pairs = 1 needs batch * block_in = 4 to be at least axi_bytes = 8");
+  EXPECT_EQ(message(pairs("axi_bytes = 8", "axi_bytes = 8")), "accepted");
 }
 
 TEST(Config, UnknownParametersNamesAndFiles) {

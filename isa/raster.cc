@@ -11,6 +11,7 @@ namespace {
 constexpr uint32_t kMostTapRows = timing::gemm::kWindowRows;
 constexpr uint32_t kLineDepth = timing::gemm::kLineColumns;  // vectors of a row
 constexpr uint32_t kMostVectors = 4095;                      // rows or columns that the engine's counters hold
+constexpr uint32_t kPairTaps = timing::gemm::kPairColumns;   // columns of a window whose vectors enter in pairs
 
 /// The stride, 1 or 2, with which a loop walks along taps of that number and distance; 0: it does not.
 uint32_t walk(const Gemm& gemm, int loop, uint32_t taps, int distance) {
@@ -23,7 +24,7 @@ uint32_t walk(const Gemm& gemm, int loop, uint32_t taps, int distance) {
 
 }  // namespace
 
-std::optional<Raster> raster_of(const Gemm& gemm) {
+std::optional<Raster> raster_of(const Gemm& gemm, bool pairs) {
   if (gemm.mode != GemmMode::kDepthwise || gemm.reduce < 1 || gemm.reduce > 2) return {};
   const uint32_t tap_cols = gemm.extent[5], tap_rows = gemm.reduce == 2 ? gemm.extent[4] : 1;
   const int column = gemm.inp_stride[5], row = gemm.reduce == 2 ? gemm.inp_stride[4] : 0;
@@ -52,12 +53,13 @@ std::optional<Raster> raster_of(const Gemm& gemm) {
   raster.rows = (raster.results_y - 1) * raster.stride_y + tap_rows;
   if (raster.cols > kMostVectors || raster.rows > kMostVectors) return {};
   if (tap_rows > 1 && (raster.cols < 2 || raster.cols > kLineDepth)) return {};
+  raster.pairs = pairs && tap_cols == kPairTaps && column == 1;
   return raster;
 }
 
-int64_t gemm_steps(const Gemm& gemm) {
-  const std::optional<Raster> raster = raster_of(gemm);
-  int64_t steps = raster ? int64_t{raster->rows} * raster->cols : 1;
+int64_t gemm_steps(const Gemm& gemm, bool pairs) {
+  const std::optional<Raster> raster = raster_of(gemm, pairs);
+  int64_t steps = raster ? static_cast<int64_t>(raster->steps()) : 1;
   const int loops = raster ? raster->outer_loops : kLoops;
   for (int k = 0; k < loops; ++k) steps = times(steps, gemm.extent[static_cast<size_t>(k)]);
   return steps;

@@ -326,8 +326,9 @@ class ChainLowerer {
     const int64_t row_entries = frame.cols * frame.blocks;
     Sink sink;
     sink.space = nests_[s + 1]->input_scope() == isa::Space::kInp ? isa::AluSpace::kInp : isa::AluSpace::kOut;
-    sink.stride = {frame.rows * row_entries, row_entries, frame.blocks, 1};
-    sink.address = slot + row * row_entries + col * frame.blocks;
+    const bool planar = nests_[s + 1]->planar();
+    sink.stride = {frame.rows * row_entries, row_entries, planar ? 1 : frame.blocks, planar ? frame.cols : 1};
+    sink.address = slot + row * row_entries + col * sink.stride[2];
     return sink;
   }
 

@@ -13,6 +13,8 @@
 #include "compiler/npu/kernel.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/planner.h"
+#include "compiler/npu/search_log.h"
+#include "isa/generated/timing.h"
 #include "isa/verify.h"
 
 namespace tessera::npu {
@@ -54,11 +56,13 @@ Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int
   return op;
 }
 
-Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
-  isa::validate(config);
-  check_graph(graph);
+namespace {
+
+/// The program for a machine by schedules that are looked for on `planned`, a machine with the same memories.
+Program compiled(const Graph& graph, const isa::MachineConfig& config, const Options& options,
+                 const isa::MachineConfig& planned) {
   Program program;
-  Planner planner(graph, config, options);
+  Planner planner(graph, planned, options);
   StepTimes* const times = options.times.get();
   std::vector<Unit> units = timed(times, "schedules", [&] { return planner.run(); });
   const MemoryPlan plan = place_units(units, graph, config, options);
@@ -115,6 +119,45 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
   isa::check_program(program.instructions, config);
   return program;
+}
+
+int64_t predicted_cycles(const Program& program) {
+  int64_t cycles = 0;
+  for (const LayerInfo& layer : program.layers) cycles += layer.estimated_cycles;
+  return cycles;
+}
+
+/// Whether depthwise rasters in pairs may have changed which schedules are taken.
+bool has_pairs(const Graph& graph) {
+  return std::ranges::any_of(graph.operations, [](const Operation& operation) {
+    const auto* op = std::get_if<Convolution>(&operation.what);
+    return op != nullptr && op->groups > 1 && op->kernel_w >= isa::timing::gemm::kPairColumns;
+  });
+}
+
+}  // namespace
+
+Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
+  isa::validate(config);
+  check_graph(graph);
+  Program program = compiled(graph, config, options, config);
+  const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
+  if (config.raster_pairs == 0 || given || options.judge != Options().judge || !has_pairs(graph) ||
+      static_cast<int64_t>(program.instructions.size()) > kAsCompiled)
+    return program;
+  // Of a short stream the cuts into chains hang by a few cycles, and what is best alone need not be best together. What
+  // would be taken for a machine without pairs is another good cut, and on this machine it takes no cycle more.
+  isa::MachineConfig without = config;
+  without.raster_pairs = 0;
+  SearchLog log;
+  Options again = options;
+  again.memo = nullptr;
+  again.replays = nullptr;
+  if (options.search_log != nullptr) again.search_log = &log;
+  Program other = compiled(graph, config, again, without);
+  if (predicted_cycles(other) >= predicted_cycles(program)) return program;
+  if (options.search_log != nullptr) *options.search_log = std::move(log);
+  return other;
 }
 
 Options alone(Options options) {

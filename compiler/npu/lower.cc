@@ -204,6 +204,7 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
     sums_slot_ = first ? sums_.take(key) : *open;
   }
   schedule::TileView view = view_of(tile, input);
+  view.planar = source && planar();
   view.accumulate = !first || nest_.bias_preload;
   if (weighted()) {
     view.weights = weights_.address(load_weights(tile));

@@ -104,6 +104,12 @@ class NestLowering {
     const int64_t chunks = whole_input_ ? nest_.extent[schedule::Dim::kG] : tile.count[schedule::Dim::kG];
     return nest_.input.broadcast_c ? 1 : chunks * tile.count[schedule::Dim::kIc];
   }
+  /// Whether an input that comes from a sink has the columns of a block side by side: the matrix engine takes two of
+  /// them at once then.
+  bool planar() const {
+    return config_.raster_pairs != 0 && nest_.computation == schedule::Computation::kDepthwise &&
+           schedule_.intrinsic == &schedule::core_intrinsic(nest_.computation);
+  }
   /// The next slot for an input that comes from a sink.
   int64_t take_input(const Tile& tile) { return input_.address(input_.take(key_of(Operand::kInput, tile))); }
   /// Writes `value` into a rectangle of entries by the ALU; `readable`: an entry that holds something.

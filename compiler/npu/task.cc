@@ -304,6 +304,7 @@ void make(const Convolution& op, const Maker& maker) {
       nest.tap_w = w;
       nest.tap_h = h;
     }
+    nest.pairs = config.raster_pairs != 0;
     task.alternatives.push_back(nest);
   } else {
     source->groups_per_chunk = op.groups == 1 ? 1 : pack_groups(*source, config);

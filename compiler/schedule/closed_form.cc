@@ -322,8 +322,9 @@ class ChainForm {
     if (dense(n)) return pixels * n.extent[Dim::kOc] * n.extent[Dim::kIc] * taps * n.planes;
     if (n.computation != Computation::kDepthwise) return 0;
     const int64_t each = pixels * middle_ * taps;
-    const int64_t raster = images_ * plan_.rows->span[s] * plan_.cols->span[s] * middle_ *
-                           depthwise_passes(n, n.extent[Dim::kKh], n.extent[Dim::kKw]);
+    const int64_t raster =
+        images_ * middle_ * depthwise_passes(n, n.extent[Dim::kKh], n.extent[Dim::kKw]) *
+        raster_steps(n, plan_.rows->span[s], plan_.rows->tiles, plan_.cols->span[s], plan_.cols->tiles);
     return (n.dilation_h == 1 && n.dilation_w == 1 ? std::min(each, raster) : each) * n.planes;
   }
 

@@ -24,21 +24,33 @@ int64_t taps_of(const Extents& e) { return product(e, {Dim::kKh, Dim::kKw}); }
 namespace {
 
 /// Steps of GEMM along one dimension in all passes over the window, tile by tile: of a pass with several taps the
-/// positions of its raster where outputs are one or two taps apart, else one step for each tap (isa/raster.h).
-int64_t depthwise_steps(const Nest& nest, const Extents& whole, const Extents& tile, bool rows) {
+/// positions of its raster where outputs are one or two taps apart, else one step for each tap (isa/raster.h). `early`
+/// counts those positions in front of the first output; of columns in pairs it counts steps in such rows instead.
+struct Steps {
+  int64_t early = 0, late = 0;
+};
+
+Steps depthwise_steps(const Nest& nest, const Extents& whole, const Extents& tile, bool rows) {
   const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
   const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
   const int64_t taps = whole[tap_dim], pass = rows ? nest.tap_h : nest.tap_w;
   const bool raster = stride == dilation || stride == 2 * dilation;
-  const auto steps = [&](int64_t out, int64_t tap) {
-    return tap > 1 && raster ? (out - 1) * (stride / dilation) + tap : out * tap;
+  const auto steps = [&](int64_t out, int64_t tap) -> Steps {
+    if (tap == 1 || !raster) return rows ? Steps{out * (tap - 1), out} : Steps{out * tap, out * tap};
+    const int64_t positions = (out - 1) * (stride / dilation) + tap;
+    if (rows) return {tap - 1, positions - tap + 1};
+    if (!nest.pairs || tap != isa::timing::gemm::kPairColumns) return {positions, positions};
+    return {std::min((positions + 1) / 2, out + 1), out + 1};
   };
-  int64_t total = 0;
+  Steps total;
   for (int64_t k = 0; k < taps; k += tile[tap_dim]) {
     const int64_t part = std::min(tile[tap_dim], taps - k);
     for (int64_t begin = 0; begin < part; begin += pass) {
       for (const Cut& cut : cuts(whole[out_dim], tile[out_dim])) {
-        if (cut.size > 0) total += cut.count * steps(cut.size, std::min(pass, part - begin));
+        if (cut.size == 0) continue;
+        const Steps of = steps(cut.size, std::min(pass, part - begin));
+        total.early += cut.count * of.early;
+        total.late += cut.count * of.late;
       }
     }
   }
@@ -50,8 +62,8 @@ int64_t depthwise_steps(const Nest& nest, const Extents& whole, const Extents& t
 int64_t gemm_steps(const Nest& nest, const Extents& part, const Extents& tile) {
   if (dense(nest)) return entries_of(part) * part[Dim::kIc] * taps_of(part) * nest.planes;
   if (nest.computation != Computation::kDepthwise) return 0;
-  return product(part, {Dim::kN, Dim::kG}) * depthwise_steps(nest, part, tile, true) *
-         depthwise_steps(nest, part, tile, false) * nest.planes;
+  const Steps rows = depthwise_steps(nest, part, tile, true), cols = depthwise_steps(nest, part, tile, false);
+  return product(part, {Dim::kN, Dim::kG}) * (rows.early * cols.early + rows.late * cols.late) * nest.planes;
 }
 
 int64_t alu_issues(const Nest& nest, const isa::MachineConfig& config, const Extents& part, int64_t pieces) {

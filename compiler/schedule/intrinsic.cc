@@ -30,12 +30,12 @@ std::array<int64_t, 4> TileView::input_strides() const {
   const int64_t row = cols.count * input_blocks;
   const Access& in = nest.input;
   return {in.broadcast_n ? 0 : rows.count * row, in.broadcast_h ? 0 : rows.stride * row,
-          in.broadcast_w ? 0 : cols.stride * input_blocks, in.broadcast_c ? 0 : 1};
+          in.broadcast_w ? 0 : cols.stride * column_stride(), in.broadcast_c ? 0 : block_stride()};
 }
 
 std::array<NestLoop, 2> TileView::window() const {
   return {{{count[Dim::kKh], {rows.dilation * cols.count * input_blocks, 0, 0, 0}},
-           {count[Dim::kKw], {cols.dilation * input_blocks, 0, 0, 0}}}};
+           {count[Dim::kKw], {cols.dilation * column_stride(), 0, 0, 0}}}};
 }
 
 std::string Intrinsic::nest_obstacle(const Nest&) const { return ""; }
@@ -162,7 +162,8 @@ class Depthwise : public Intrinsic {
   void accumulate(const TileView& tile, TileCode& code) const override {
     const Extents& c = tile.count;
     const Nest& n = tile.nest;
-    const int64_t blocks = tile.input_blocks, row = tile.cols.count * blocks, results = c[Dim::kG] * c[Dim::kOc];
+    const int64_t column = tile.column_stride(), row = tile.cols.count * tile.input_blocks;
+    const int64_t results = c[Dim::kG] * c[Dim::kOc];
     bool accumulate = tile.accumulate;
     int64_t pass = 0;
     for (isa::Gemm gemm : tile.planes) {
@@ -170,14 +171,14 @@ class Depthwise : public Intrinsic {
       for (int64_t kh = 0; kh < c[Dim::kKh]; kh += n.tap_h) {
         for (int64_t kw = 0; kw < c[Dim::kKw]; kw += n.tap_w, ++pass) {
           ComputeNest nest;
-          nest.address = {tile.input + kh * tile.rows.dilation * row + kw * tile.cols.dilation * blocks,
+          nest.address = {tile.input + kh * tile.rows.dilation * row + kw * tile.cols.dilation * column,
                           tile.weights + pass * c[Dim::kG], tile.sums, 0};
           nest.outer = {{c[Dim::kN], {tile.rows.count * row, 0, c[Dim::kOh] * c[Dim::kOw] * results, 0}},
-                        {c[Dim::kG], {1, 1, 1, 0}},
+                        {c[Dim::kG], {tile.block_stride(), 1, 1, 0}},
                         {c[Dim::kOh], {tile.rows.stride * row, 0, c[Dim::kOw] * results, 0}},
-                        {c[Dim::kOw], {tile.cols.stride * blocks, 0, results, 0}}};
+                        {c[Dim::kOw], {tile.cols.stride * column, 0, results, 0}}};
           nest.reduction = {{std::min(n.tap_h, c[Dim::kKh] - kh), {tile.rows.dilation * row, 0, 0, 0}},
-                            {std::min(n.tap_w, c[Dim::kKw] - kw), {tile.cols.dilation * blocks, 0, 0, 0}}};
+                            {std::min(n.tap_w, c[Dim::kKw] - kw), {tile.cols.dilation * column, 0, 0, 0}}};
           gemm.accumulate = accumulate;
           code.gemm(gemm, nest);
           accumulate = true;
@@ -195,7 +196,8 @@ class Depthwise : public Intrinsic {
     const Span rows = input_span(0, tile[Dim::kOh], 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);
     const Span cols = input_span(0, tile[Dim::kOw], 0, tile[Dim::kKw], nest.stride_w, nest.dilation_w, 0);
     const int64_t passes = depthwise_passes(nest, nest.extent[Dim::kKh], nest.extent[Dim::kKw]) * nest.planes;
-    return std::min(tiling.tiles() * tile[Dim::kN] * tile[Dim::kG] * rows.count * cols.count * passes, each);
+    const int64_t steps = raster_steps(nest, rows.count, 1, cols.count, 1);
+    return std::min(tiling.tiles() * tile[Dim::kN] * tile[Dim::kG] * steps * passes, each);
   }
 };
 

@@ -46,8 +46,8 @@ struct Demand {
   int64_t sums = 0;     // ACC
 };
 
-/// One tile, its operands in the scratchpads. Input: [n][row][column][chunk][block]; result and sums that stand for it:
-/// [n][oh][ow][chunk][block]; weights: in the intrinsic's order.
+/// One tile, its operands in the scratchpads. Input: [n][row][column][chunk][block], or [n][row][chunk][block][column]
+/// where it is `planar`; result and sums that stand for it: [n][oh][ow][chunk][block]; weights: in the intrinsic's order.
 struct TileView {
   const Nest& nest;
   Extents count;       // iterations of the tile
@@ -56,12 +56,16 @@ struct TileView {
   bool last = true;
   Span rows, cols;           // positions of the input's slot that the tile reads
   int64_t input_blocks = 1;  // channel blocks of a position
+  bool planar = false;       // the columns of a block stand side by side
   int64_t input = 0, weights = 0, sums = 0;
   bool accumulate = false;            // sums hold something already
   std::span<const isa::Gemm> planes;  // of weights, in order: types and zero points
   isa::AluSpace input_space;          // where the vector unit finds the input
   isa::ReduceOp reduce;               // of a reduction: sum or maximum
 
+  /// Entries of the input's slot from one column to the next, and from one block to the next.
+  int64_t column_stride() const { return planar ? 1 : input_blocks; }
+  int64_t block_stride() const { return planar ? cols.count : 1; }
   /// Entries of the result, and from one to the next in n, oh, ow, block.
   int64_t results() const;
   std::array<int64_t, 4> result_strides() const;

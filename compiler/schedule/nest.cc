@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "compiler/schedule/intrinsic.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::schedule {
 
@@ -108,6 +109,13 @@ ColumnChannel column_channel(const Nest& nest, int64_t channel) {
   }
   const int64_t block = channel / lanes;
   return {block % columns, block / columns * lanes + channel % lanes};
+}
+
+int64_t raster_steps(const Nest& nest, int64_t rows, int64_t row_tiles, int64_t cols, int64_t col_tiles) {
+  if (!nest.pairs || nest.tap_w != isa::timing::gemm::kPairColumns) return rows * cols;
+  if (nest.stride_w == 2) return rows * (cols + col_tiles) / 2;
+  const int64_t early = std::min(rows, row_tiles * (nest.tap_h - 1));
+  return early * (cols + col_tiles) / 2 + (rows - early) * (cols - col_tiles);
 }
 
 int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw) {

@@ -128,6 +128,7 @@ struct Nest {
   int planes = 1;                // weight planes: 2 or 3 when a weight minus its zero point needs nine bits
   bool packed = false;           // constant weights lie in DRAM in 4 bits (isa/semantics.md), which LOAD unpacks
   int64_t tap_h = 1, tap_w = 1;  // depthwise: taps of one instruction
+  bool pairs = false;            // depthwise: vectors enter in pairs where the window has three columns
   bool raw = false;              // int32 output from ACC
   bool convert = false;          // bias and scale from PARAM
   bool per_channel = false;      // they differ between channels
@@ -197,6 +198,10 @@ struct ColumnChannel {
   int64_t column = 0, channel = 0;
 };
 ColumnChannel column_channel(const Nest& nest, int64_t channel);
+
+/// Steps of the matrix engine over so many rows and columns of a depthwise nest's input, of all of its tiles, in raster
+/// form: one a position, or fewer where vectors enter in pairs.
+int64_t raster_steps(const Nest& nest, int64_t rows, int64_t row_tiles, int64_t cols, int64_t col_tiles);
 
 /// Instructions' worth of depthwise taps: passes over a window of kh x kw.
 int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw);

@@ -17,6 +17,7 @@ module tsr_assert_scratchpads #(
 ) (
   input logic                 clk_i,
   input logic                 gemm_inp_req_i,
+  input logic                 gemm_inp_pair_i,
   input logic [13:0]          gemm_inp_addr_i,
   input logic                 gemm_wgt_req_i,
   input logic [13:0]          gemm_wgt_addr_i,
@@ -85,7 +86,10 @@ module tsr_assert_scratchpads #(
     `TSR_ASSERT($onehot0(acc_write) && (acc_write != '0) == (acc_write_ask != '0), "ACC write: not one grant")
     `TSR_ASSERT($onehot0(out_read) && (out_read != '0) == (out_read_may != '0), "OUT read: not one grant")
     `TSR_ASSERT($onehot0(out_write) && (out_write != '0) == (out_write_ask != '0), "OUT write: not one grant")
-    if (gemm_inp_req_i) `TSR_ASSERT(32'(gemm_inp_addr_i) < InpDepth, "GEMM reads behind INP")
+    // Of a pair one may lie outside, which no window has.
+    if (gemm_inp_req_i)
+      `TSR_ASSERT(32'(gemm_inp_addr_i) < InpDepth || (gemm_inp_pair_i && 32'(gemm_inp_addr_i + 14'd1) < InpDepth),
+                  "GEMM reads behind INP")
     if (gemm_wgt_req_i) `TSR_ASSERT(32'(gemm_wgt_addr_i) < WgtDepth, "GEMM reads behind WGT")
     if (gemm_acc_req_i) `TSR_ASSERT(32'(gemm_acc_addr_i) < AccDepth, "GEMM reads behind ACC")
     if (gemm_acc_we_i) `TSR_ASSERT(32'(gemm_acc_waddr_i) < AccDepth, "GEMM writes behind ACC")

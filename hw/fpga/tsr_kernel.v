@@ -28,7 +28,8 @@ module tsr_kernel #(
   parameter integer ReadsInFlight  = 16,
   parameter integer WritesInFlight = 8,
   parameter integer MemoryParity   = 0,
-  parameter integer PackedWeights  = 0
+  parameter integer PackedWeights  = 0,
+  parameter integer RasterPairs    = 0
 ) (
   input  wire                  ap_clk,
   input  wire                  ap_rst_n,
@@ -104,7 +105,8 @@ module tsr_kernel #(
     .AxiBytes(AxiBytes),
     .LoadQueue(LoadQueue), .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue),
     .ReadsInFlight(ReadsInFlight), .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity),
-    .PackedWeights(PackedWeights)
+    .PackedWeights(PackedWeights),
+    .RasterPairs(RasterPairs)
   ) u_top (
     .clk_i(ap_clk), .rst_ni(rst_nq[1]), .interrupt_o(interrupt),
     .s_awvalid_i(s_axi_control_awvalid), .s_awready_o(s_axi_control_awready), .s_awaddr_i(s_axi_control_awaddr),

@@ -97,7 +97,7 @@ module tsr_alu_issue #(
   tsr_nest #(.Operands(3)) u_nest (
     .clk_i, .idle_i(!ahead_valid_q), .offer_i(loads), .load_i(ahead_load), .advance_i(advance), .addr_i(nest.addresses),
     .extent_i(nest.extents), .stride_i(nest.strides), .reduce_i(nest.reduce),
-    .addr_o({second_address, dst_address, src_address}), .count_o(count), .inner_last_o(unused_inner_last),
+    .row_i(1'b0), .row_extent_i(12'd0), .row_two_i(1'b0), .addr_o({second_address, dst_address, src_address}), .count_o(count), .inner_last_o(unused_inner_last),
     .sum_first_o(sum_first), .sum_last_o(sum_last), .last_o(nest_last)
   );
   assign move_o = goes_i && (!running_q || (issue && issue_q.last));

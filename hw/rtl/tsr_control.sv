@@ -27,7 +27,8 @@ module tsr_control #(
   parameter int unsigned ReadsInFlight  = 16,
   parameter int unsigned WritesInFlight = 8,
   parameter int unsigned MemoryParity   = 0,
-  parameter int unsigned PackedWeights  = 0
+  parameter int unsigned PackedWeights  = 0,
+  parameter int unsigned RasterPairs    = 0
 ) (
   input  logic          clk_i,
   input  logic          rst_ni,
@@ -161,6 +162,7 @@ module tsr_control #(
         default: begin
           if (MemoryParity != 0 && raddr == tsr_isa_pkg::RegConfigMemoryParity) rdata = 32'(MemoryParity);
           if (PackedWeights != 0 && raddr == tsr_isa_pkg::RegConfigPackedWeights) rdata = 32'(PackedWeights);
+          if (RasterPairs != 0 && raddr == tsr_isa_pkg::RegConfigRasterPairs) rdata = 32'(RasterPairs);
           if (raddr >= tsr_isa_pkg::RegBase && raddr < LastBase) rdata = raddr[2] ? base[63:32] : base[31:0];
           if (raddr[11:9] == tsr_isa_pkg::RegCycles[11:9]) rdata = raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
         end

@@ -23,11 +23,13 @@ module tsr_gemm #(
   parameter int unsigned WgtDepth = 16,
   parameter int unsigned AccDepth = 16,
   parameter int unsigned Taps     = BlockIn == 8 ? 6 : BlockIn == 16 ? 9 : BlockIn < 8 ? BlockIn : 16,
+  parameter int unsigned RasterPairs = 0,
 `ifdef VERILATOR
-  parameter int unsigned AsSynthesised = 0
+  parameter int unsigned AsSynthesised = 0,
 `else
-  parameter int unsigned AsSynthesised = 1
+  parameter int unsigned AsSynthesised = 1,
 `endif
+  localparam int unsigned Sides = RasterPairs != 0 ? 2 : 1
 ) (
   input  logic                           clk_i,
   input  logic                           rst_ni,
@@ -44,8 +46,9 @@ module tsr_gemm #(
   output logic [31:0]                    complete_pc_o,
   // Memories.
   output logic                           inp_req_o,
+  output logic                           inp_pair_o,   // with RasterPairs: the entry behind that, too
   output logic [13:0]                    inp_addr_o,
-  input  logic [8*Batch*BlockIn-1:0]     inp_rdata_i,
+  input  logic [8*Sides*Batch*BlockIn-1:0] inp_rdata_i,  // with RasterPairs the even one, and above it the odd one
   output logic                           wgt_req_o,
   output logic [13:0]                    wgt_addr_o,
   input  logic [8*BlockIn*BlockOut-1:0]  wgt_rdata_i,
@@ -131,13 +134,17 @@ module tsr_gemm #(
   logic [3:0] form_cols_before;
   logic [Taps-1:0] form_taps, form_line_0, form_line_1;
   logic [3:0] form_last_tap;
+  logic form_pairs, form_far;
+  logic [11:0] form_early_cols, form_late_cols;
 
-  tsr_window_form #(.LineDepth(LineDepth), .Taps(Taps)) u_form (
+  tsr_window_form #(.LineDepth(LineDepth), .Taps(Taps), .RasterPairs(RasterPairs)) u_form (
     .clk_i, .rst_ni, .start_i(prep_start_q), .depthwise_i(prep.mode == 2'(tsr_isa_pkg::GemmModeDepthwise)),
     .reduce_i(prep.reduce), .extent_i(prep.extent), .inp_stride_i(prep.inp_stride), .wgt_stride_i(prep.wgt_stride),
     .acc_stride_i(prep.acc_stride), .raster_o(form_raster), .outer_o(form_outer), .rows_o(form_rows),
     .cols_o(form_cols), .row_stride_o(form_row_stride), .col_stride_o(form_col_stride),
-    .rows_before_o(form_rows_before), .cols_before_o(form_cols_before), .row_skip_o(form_row_skip),
+    .rows_before_o(form_rows_before), .cols_before_o(form_cols_before),
+    .pairs_o(form_pairs), .far_o(form_far), .early_cols_o(form_early_cols), .late_cols_o(form_late_cols),
+    .row_skip_o(form_row_skip),
     .col_skip_o(form_col_skip), .acc_row_stride_o(form_acc_row_stride), .acc_col_stride_o(form_acc_col_stride),
     .last_tap_o(form_last_tap), .taps_o(form_taps), .line_0_o(form_line_0), .line_1_o(form_line_1)
   );
@@ -157,6 +164,17 @@ module tsr_gemm #(
   assign prep_drop = prep_valid_q && drained && (prep_fence || (prep_done && prep_fault));
   assign instr_ready_o = !prep_valid_q || prep_move;
 
+  // Where INP is read first. A pair is named by its first vector; where every other vector makes a result the first pair
+  // of a row begins in front of it, with a vector that no window has.
+  logic [13:0] first_inp;
+  if (RasterPairs != 0) begin : gen_first_inp
+    logic [13:0] first_inp_q;
+    always_ff @(posedge clk_i) first_inp_q <= prep.inp_addr - 14'(form_raster && form_far);
+    assign first_inp = first_inp_q;
+  end else begin : gen_plain_inp
+    assign first_inp = prep.inp_addr;
+  end
+
   // In raster form: the loops kept, then rows and columns. Nothing but INP moves inside.
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {extent, strides} = 'x;
@@ -175,9 +193,13 @@ module tsr_gemm #(
     end
   end
 
-  tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .idle_i(!active_q), .offer_i(prep_done), .load_i(prep_move), .advance_i(advance), .addr_i(prep_addresses), .extent_i(extent),
+  logic pairs_q, far_q, next_early;
+  logic [11:0] early_cols_q, late_cols_q;
+  tsr_nest #(.Operands(3), .Rows(RasterPairs)) u_nest (
+    .clk_i, .idle_i(!active_q), .offer_i(prep_done), .load_i(prep_move), .advance_i(advance),
+    .addr_i({prep_addresses[14+:28], first_inp}), .extent_i(extent),
     .stride_i(strides), .reduce_i(form_raster ? 3'd2 : prep.reduce),
+    .row_i(pairs_q), .row_extent_i(next_early ? early_cols_q : late_cols_q), .row_two_i(next_early || far_q),
     .addr_o({acc_address, wgt_address, inp_address}), .count_o(count), .inner_last_o(inner_last), .sum_first_o(sum_first),
     .sum_last_o(sum_last), .last_o(last)
   );
@@ -260,6 +282,40 @@ module tsr_gemm #(
     end
   end
 
+  // In pairs: vectors enter together in the rows in front of the first results, in rows where every other vector makes
+  // one, and at the beginning of each row.
+  logic early_q, begins_q, pair;
+  logic [LineBits-1:0] line_col;
+  logic [11:0] column;  // from 1 on
+  assign column = count.loop[5];
+  if (RasterPairs != 0) begin : gen_pairs
+    assign next_early = sum_last ? rows_before_q != 2'd0 : row_wait == 2'd2;
+    assign pair = pairs_q && (early_q || far_q || begins_q);
+    // A line's place holds an even column and the odd one behind it. The first pair is counted as 1.
+    assign line_col = pairs_q && !early_q && !far_q ? LineBits'(column >> 1) + LineBits'(1) : LineBits'(column);
+    always_ff @(posedge clk_i) begin
+      if (prep_move) begin
+        pairs_q <= form_raster && form_pairs;
+        far_q <= form_raster && form_far;
+        early_cols_q <= form_early_cols;
+        late_cols_q <= form_late_cols;
+        early_q <= form_rows_before != 2'd0;
+        begins_q <= 1'b1;
+      end else if (advance) begin
+        begins_q <= inner_last[5];
+        if (inner_last[5]) early_q <= next_early;
+      end
+    end
+  end else begin : gen_no_pairs
+    assign {pairs_q, far_q, next_early, early_q, begins_q, pair} = '0;
+    assign {early_cols_q, late_cols_q} = '0;
+    assign line_col = LineBits'(column);
+    logic unused_pairs;
+    assign unused_pairs = &{1'b0, form_pairs, form_far, form_early_cols, form_late_cols, early_q, begins_q, early_cols_q, late_cols_q,
+                            far_q, next_early};
+  end
+  assign inp_pair_o = pairs_q;
+
   // What travels with a tile.
   typedef struct packed {
     logic first;  // of its sum
@@ -291,6 +347,8 @@ module tsr_gemm #(
   logic [8:0] inp_zero_1_q, wgt_zero_1_q;
   logic [Taps-1:0] take_1_q, one_1_q, line_0_1_q, line_1_1_q;
   logic [13:0] wgt_addr_1_q;
+  logic newest_odd_1_q, first_odd_1_q, pairs_1_q, pair_1_q, far_1_q, odd_1_q;
+  logic [1:0] third_1_q;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) valid_1_q <= 1'b0;
@@ -312,6 +370,13 @@ module tsr_gemm #(
       line_0_1_q <= raster_q ? line_0_q : '0;
       line_1_1_q <= raster_q ? line_1_q : '0;
       wgt_addr_1_q <= wgt_address;
+      newest_odd_1_q <= RasterPairs != 0 && (inp_address[0] ^ pairs_q);
+      first_odd_1_q <= RasterPairs != 0 && (inp_address[0] ^ (pairs_q && !pair));
+      pairs_1_q <= pairs_q;
+      pair_1_q <= pair;
+      far_1_q <= far_q;
+      third_1_q <= !raster_q || RasterPairs == 0 ? 2'd0 : far_q ? 2'd3 : {line_1_q[2], line_0_q[2]};
+      odd_1_q <= pairs_q && (pair || column[0]);
     end
   end
 
@@ -333,9 +398,11 @@ module tsr_gemm #(
   logic signed [8:0] wgt_zero_2_q;
 
   tsr_window #(
-    .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .Taps(Taps), .LineDepth(LineDepth), .OperandBits(OperandBits)
+    .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .Taps(Taps), .LineDepth(LineDepth), .OperandBits(OperandBits),
+    .RasterPairs(RasterPairs)
   ) u_window (
-    .clk_i, .read_i(advance && raster_q), .col_i(LineBits'(count.loop[5])), .step_i(step),
+    .clk_i, .read_i(advance && raster_q), .col_i(line_col), .newest_odd_i(newest_odd_1_q), .first_odd_i(first_odd_1_q),
+    .pairs_i(pairs_1_q), .pair_i(pair_1_q), .far_i(far_1_q), .third_i(third_1_q), .odd_i(odd_1_q), .step_i(step),
     .depthwise_i(tile_1_q.depthwise), .write_i(write_1_q), .lane_i(tile_1_q.lane), .vector_i(inp_rdata_i),
     .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .line_0_i(line_0_1_q), .line_1_i(line_1_1_q),
     .newest_o(newest_2), .window_o(window_2)
@@ -448,7 +515,7 @@ module tsr_gemm #(
   assign stall_o = stall && active_q;
 
   logic unused;
-  assign unused = &{1'b0, unused_prep_gemm, count, tile_4_q, prep, gemm, inner_last};
+  assign unused = &{1'b0, unused_prep_gemm, count, column, tile_4_q, prep, gemm, inner_last};
 
 endmodule
 /* verilator lint_on LATCH */

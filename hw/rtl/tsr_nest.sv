@@ -11,11 +11,13 @@
 // whatever load_i waits for. offer_i comes with load_i at the latest, and what it offers stays until then. Reset: none,
 // what stands before the first load means nothing. Timing: the choice among six loops and an addition, or a counter, its comparison and the
 // next loop that steps; load_i and advance_i only enable. count_o: the iteration at which a loop stands, from 1 on.
-// inner_last_o bit k: loops k to 5 all stand at their last iteration.
+// With Rows, loop 5 may have another extent and stride in each iteration of loop 4: row_i says so, in the last iteration
+// of loop 5 before. inner_last_o bit k: loops k to 5 all stand at their last iteration.
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_nest #(
-  parameter int unsigned Operands = 3
+  parameter int unsigned Operands = 3,
+  parameter int unsigned Rows     = 0   // 1: iterations of loop 4 may differ in what loop 5 does
 ) (
   input  logic                   clk_i,
   input  logic                   idle_i,
@@ -26,6 +28,9 @@ module tsr_nest #(
   input  logic [71:0]            extent_i,
   input  logic [84*Operands-1:0] stride_i,
   input  logic [2:0]             reduce_i,
+  input  logic                   row_i,         // with Rows: the next iteration of loop 4 has this extent of loop 5,
+  input  logic [11:0]            row_extent_i,  // at least 2 as that before, and of the first operand this stride
+  input  logic                   row_two_i,     // 2 or 1
   output logic [14*Operands-1:0] addr_o,
   output logic [71:0]            count_o,
   output logic [5:0]             inner_last_o,
@@ -112,6 +117,9 @@ module tsr_nest #(
         for (int unsigned n = 0; n < Operands; n++) begin
           stride_q[AddressBits*n+:AddressBits] <= stride_i[AddressBits*(Loops*n+k)+:AddressBits];
         end
+      end else if (Rows != 0 && k == Loops - 1 && row_i && advance_i && inner_q[k]) begin
+        extent_q <= row_extent_i;
+        stride_q[1:0] <= {row_two_i, !row_two_i};
       end
       if (load_i || (advance_i && inner_q[k])) count_q <= ExtentBits'(1);
       else if (moving) count_q <= count;
@@ -124,6 +132,9 @@ module tsr_nest #(
   assign inner_last_o = inner_q;
   assign sum_first_o = first_q;
   assign last_o = inner_q[0];
+
+  logic unused;
+  assign unused = &{1'b0, row_i, row_extent_i, row_two_i};
 
 endmodule
 /* verilator lint_on LATCH */

@@ -7,17 +7,22 @@
 // mode, the only one in which the other port's read is defined. Reset: none, the content is data. Legal: Width a
 // multiple of 8. With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it
 // (tsr_ram_parity). A read checks the whole word: a_error_o and b_error_o two cycles after it. Memory that was never
-// written must be zero then.
+// written must be zero then. With Pairs a read through A names two neighbouring words, of which that of even address
+// and that of odd address come side by side: the memory is two, of which each has half of the words. a_pair_i says that
+// both are wanted; else the other one means nothing.
 module tsr_ram_2rw #(
   parameter int unsigned Width = 64,
   parameter int unsigned Depth = 16,
   parameter int unsigned Parity = 0,
+  parameter int unsigned Pairs = 0,
+  localparam int unsigned Sides = Pairs != 0 ? 2 : 1,
   localparam int unsigned AddressBits = Depth > 1 ? $clog2(Depth) : 1
 ) (
   input  logic                   clk_i,
   input  logic                   a_req_i,
+  input  logic                   a_pair_i,
   input  logic [AddressBits-1:0] a_addr_i,
-  output logic [Width-1:0]       a_rdata_o,
+  output logic [Width*Sides-1:0] a_rdata_o,
   output logic                   a_error_o,
   input  logic                   b_req_i,
   input  logic                   b_we_i,
@@ -30,16 +35,35 @@ module tsr_ram_2rw #(
 );
 
   localparam int unsigned Bytes = Width / 8;
-  logic [Bytes-1:0] a_parity, b_parity;  // of what was read
+  logic [Bytes*Sides-1:0] a_parity;  // of what was read
+  logic [Bytes-1:0] b_parity;
+
+  // Which side A reads, and the word of both sides' places: behind an odd address the even word is the next one.
+  logic [Sides-1:0] a_reads;
+  logic [AddressBits-1:0] a_next;
+  assign a_next = a_addr_i + AddressBits'(1);
+  if (Pairs != 0) begin : gen_reads
+    assign a_reads = {a_req_i && (a_pair_i || a_addr_i[0]), a_req_i && (a_pair_i || !a_addr_i[0])};
+  end else begin : gen_read
+    assign a_reads = a_req_i;
+    logic unused_pair;
+    assign unused_pair = &{1'b0, a_pair_i, a_next};
+  end
 
 `ifdef VERILATOR
   logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
-  logic [Width-1:0] a_rdata_q, b_rdata_q;
+  logic [Width*Sides-1:0] a_rdata_q;
+  logic [Width-1:0] b_rdata_q;
   // What stands beside it in hardware, a bit a byte.
   logic [Parity != 0 ? Bytes-1 : 0 : 0] parity_mem[Parity != 0 ? Depth : 1]  /* verilator public_flat_rw */;
 
   always_ff @(posedge clk_i) begin
-    if (a_req_i) a_rdata_q <= mem[a_addr_i];
+    if (Pairs == 0) begin
+      if (a_req_i) a_rdata_q[Width-1:0] <= mem[a_addr_i];
+    end else begin
+      if (a_reads[0]) a_rdata_q[Width-1:0] <= mem[a_addr_i[0] ? a_next : a_addr_i];
+      if (a_reads[Sides-1]) a_rdata_q[Width*(Sides-1)+:Width] <= mem[a_addr_i[0] ? a_addr_i : a_next];
+    end
   end
 
   always_ff @(posedge clk_i) begin
@@ -63,7 +87,8 @@ module tsr_ram_2rw #(
 
   if (Parity != 0) begin : gen_parity_mem
     always_ff @(posedge clk_i) begin
-      if (a_req_i) a_parity <= parity_mem[a_addr_i];
+      if (a_reads[0]) a_parity[Bytes-1:0] <= parity_mem[Pairs != 0 && a_addr_i[0] ? a_next : a_addr_i];
+      if (Pairs != 0 && a_reads[Sides-1]) a_parity[Bytes*(Sides-1)+:Bytes] <= parity_mem[a_addr_i[0] ? a_addr_i : a_next];
       if (b_req_i) b_parity <= parity_mem[b_addr_i];
       if (b_req_i && b_we_i) parity_mem[b_addr_i] <= (parity_mem[b_addr_i] & ~b_wbe_i) | (b_wparity_i & b_wbe_i);
     end
@@ -72,36 +97,62 @@ module tsr_ram_2rw #(
   end
 `else
   localparam int unsigned ByteBits = Parity != 0 ? 9 : 8;
-  (* ram_style = "block" *) logic [ByteBits*Bytes-1:0] mem[Depth];
-  logic [ByteBits*Bytes-1:0] a_rdata_q, b_rdata_q;
-
-  always_ff @(posedge clk_i) begin
-    if (a_req_i) a_rdata_q <= mem[a_addr_i];
-  end
-  always_ff @(posedge clk_i) begin
-    if (b_req_i) b_rdata_q <= mem[b_addr_i];
-  end
-  always_ff @(posedge clk_i) begin
-    if (b_req_i && b_we_i) begin
-      for (int unsigned b = 0; b < Bytes; b++) begin
-        if (b_wbe_i[b]) mem[b_addr_i][ByteBits*b+:ByteBits] <= ByteBits'({b_wparity_i[b], b_wdata_i[8*b+:8]});
+  localparam int unsigned Words = (Depth + Sides - 1) / Sides;
+  localparam int unsigned Shift = Sides - 1;
+  logic [ByteBits*Bytes*Sides-1:0] a_words, b_words;
+  logic [ByteBits*Bytes-1:0] b_word;
+  for (genvar k = 0; k < Sides; k++) begin : gen_side
+    (* ram_style = "block" *) logic [ByteBits*Bytes-1:0] mem[Words];
+    logic [ByteBits*Bytes-1:0] a_rdata_q, b_rdata_q;
+    logic b_here;
+    logic [AddressBits-1:0] a_place, b_place;
+    assign a_place = (Pairs != 0 && k == 0 ? a_next : a_addr_i) >> Shift;
+    assign b_place = b_addr_i >> Shift;
+    assign b_here = b_req_i && (Pairs == 0 || b_addr_i[0] == 1'(k));
+    always_ff @(posedge clk_i) begin
+      if (a_reads[k]) a_rdata_q <= mem[a_place];
+    end
+    always_ff @(posedge clk_i) begin
+      if (b_here) b_rdata_q <= mem[b_place];
+    end
+    always_ff @(posedge clk_i) begin
+      if (b_here && b_we_i) begin
+        for (int unsigned b = 0; b < Bytes; b++) begin
+          if (b_wbe_i[b]) mem[b_place][ByteBits*b+:ByteBits] <= ByteBits'({b_wparity_i[b], b_wdata_i[8*b+:8]});
+        end
       end
     end
+    assign a_words[ByteBits*Bytes*k+:ByteBits*Bytes] = a_rdata_q;
+    assign b_words[ByteBits*Bytes*k+:ByteBits*Bytes] = b_rdata_q;
+  end
+  if (Pairs != 0) begin : gen_choice
+    logic b_odd_q;
+    always_ff @(posedge clk_i) if (b_req_i) b_odd_q <= b_addr_i[0];
+    assign b_word = b_odd_q ? b_words[ByteBits*Bytes*(Sides-1)+:ByteBits*Bytes] : b_words[ByteBits*Bytes-1:0];
+  end else begin : gen_no_choice
+    assign b_word = b_words[ByteBits*Bytes-1:0];
   end
   always_comb begin
+    for (int unsigned b = 0; b < Bytes * Sides; b++) begin
+      a_rdata_o[8*b+:8] = a_words[ByteBits*b+:8];
+      a_parity[b] = a_words[ByteBits*b+ByteBits-1];
+    end
     for (int unsigned b = 0; b < Bytes; b++) begin
-      a_rdata_o[8*b+:8] = a_rdata_q[ByteBits*b+:8];
-      b_rdata_o[8*b+:8] = b_rdata_q[ByteBits*b+:8];
-      a_parity[b] = a_rdata_q[ByteBits*b+ByteBits-1];
-      b_parity[b] = b_rdata_q[ByteBits*b+ByteBits-1];
+      b_rdata_o[8*b+:8] = b_word[ByteBits*b+:8];
+      b_parity[b] = b_word[ByteBits*b+ByteBits-1];
     end
   end
 `endif
 
   if (Parity != 0) begin : gen_parity
-    tsr_ram_check #(.Bytes(Bytes)) u_a (
-      .clk_i, .read_i(a_req_i), .word_i(a_rdata_o), .parity_i(a_parity), .error_o(a_error_o)
-    );
+    logic [Sides-1:0] a_errors;
+    for (genvar k = 0; k < Sides; k++) begin : gen_check
+      tsr_ram_check #(.Bytes(Bytes)) u_a (
+        .clk_i, .read_i(a_reads[k]), .word_i(a_rdata_o[Width*k+:Width]), .parity_i(a_parity[Bytes*k+:Bytes]),
+        .error_o(a_errors[k])
+      );
+    end
+    assign a_error_o = a_errors != '0;
     tsr_ram_check #(.Bytes(Bytes)) u_b (
       .clk_i, .read_i(b_req_i && !b_we_i), .word_i(b_rdata_o), .parity_i(b_parity), .error_o(b_error_o)
     );

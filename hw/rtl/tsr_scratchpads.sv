@@ -20,6 +20,8 @@ module tsr_scratchpads #(
   parameter int unsigned AxiBytes   = 8,
   parameter int unsigned MemoryParity = 0,
   parameter int unsigned PackedWeights = 0,
+  parameter int unsigned RasterPairs = 0,
+  localparam int unsigned InpSides = RasterPairs != 0 ? 2 : 1,
   localparam int unsigned GroupBits = 22 - $clog2(AxiBytes),
   localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes,
   localparam int unsigned TableParts = (TableBytes + 2) / 3,
@@ -32,8 +34,9 @@ module tsr_scratchpads #(
   input  logic                    clk_i,
   // GEMM: always granted.
   input  logic                    gemm_inp_req_i,
+  input  logic                    gemm_inp_pair_i,  // the entry behind it, too
   input  logic [13:0]             gemm_inp_addr_i,
-  output logic [8*InpBytes-1:0]   gemm_inp_rdata_o,
+  output logic [8*InpSides*InpBytes-1:0] gemm_inp_rdata_o,  // with RasterPairs that of even number and that of odd number
   input  logic                    gemm_wgt_req_i,
   input  logic [13:0]             gemm_wgt_addr_i,
   output logic [8*WgtBytes-1:0]   gemm_wgt_rdata_o,
@@ -192,7 +195,8 @@ module tsr_scratchpads #(
   // INP: port A is GEMM's.
   logic inp_b_we, inp_b_alu_we;
   logic [InpBits-1:0] inp_b_addr;
-  logic [8*InpWordBytes-1:0] inp_b_wdata, gemm_inp_word, alu_inp_word;
+  logic [8*InpWordBytes-1:0] inp_b_wdata, alu_inp_word;
+  logic [8*InpSides*InpWordBytes-1:0] gemm_inp_word;
   logic [InpWordBytes-1:0] inp_b_wbe, inp_b_wparity;
   assign inp_b_alu_we = alu_inp_we_i;  // never without a request
   assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;
@@ -212,15 +216,20 @@ module tsr_scratchpads #(
     end
   end
   logic inp_a_error, inp_b_error, wgt_error, acc_error, out_error, param_error;
-  tsr_ram_2rw #(.Width(8 * InpWordBytes), .Depth(InpWords), .Parity(MemoryParity)) u_inp (
-    .clk_i, .a_req_i(gemm_inp_req_i), .a_addr_i(InpBits'(32'(gemm_inp_addr_i) / InpEntries)),
+  if (RasterPairs != 0 && InpEntries != 1) $error("tsr_scratchpads: RasterPairs needs INP entries of a group at least");
+  tsr_ram_2rw #(.Width(8 * InpWordBytes), .Depth(InpWords), .Parity(MemoryParity), .Pairs(RasterPairs)) u_inp (
+    .clk_i, .a_req_i(gemm_inp_req_i), .a_pair_i(gemm_inp_pair_i), .a_addr_i(InpBits'(32'(gemm_inp_addr_i) / InpEntries)),
     .a_rdata_o(gemm_inp_word), .a_error_o(inp_a_error), .b_req_i(inp_b_we || alu_inp_req_i), .b_we_i(inp_b_we),
     .b_addr_i(inp_b_addr), .b_wdata_i(inp_b_wdata), .b_wparity_i(inp_b_wparity), .b_wbe_i(inp_b_wbe), .b_rdata_o(alu_inp_word),
     .b_error_o(inp_b_error)
   );
-  tsr_entry #(.Width(8 * InpBytes), .Entries(InpEntries)) u_gemm_inp (
-    .clk_i, .req_i(gemm_inp_req_i), .entry_i(gemm_inp_addr_i), .word_i(gemm_inp_word), .entry_o(gemm_inp_rdata_o)
-  );
+  if (RasterPairs != 0) begin : gen_gemm_pair
+    assign gemm_inp_rdata_o = gemm_inp_word;
+  end else begin : gen_gemm_entry
+    tsr_entry #(.Width(8 * InpBytes), .Entries(InpEntries)) u_gemm_inp (
+      .clk_i, .req_i(gemm_inp_req_i), .entry_i(gemm_inp_addr_i), .word_i(gemm_inp_word), .entry_o(gemm_inp_rdata_o)
+    );
+  end
   tsr_entry #(.Width(8 * InpBytes), .Entries(InpEntries)) u_alu_inp (
     .clk_i, .req_i(alu_inp_req_i && !alu_inp_we_i && alu_inp_gnt_o), .entry_i(alu_inp_addr_i), .word_i(alu_inp_word),
     .entry_o(alu_inp_rdata_o)

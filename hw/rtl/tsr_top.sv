@@ -27,7 +27,8 @@ module tsr_top #(
   parameter int unsigned ReadsInFlight  = 16,
   parameter int unsigned WritesInFlight = 8,
   parameter int unsigned MemoryParity   = 0,
-  parameter int unsigned PackedWeights  = 0
+  parameter int unsigned PackedWeights  = 0,
+  parameter int unsigned RasterPairs    = 0
 ) (
   input  logic                  clk_i,
   input  logic                  rst_ni,
@@ -104,7 +105,7 @@ module tsr_top #(
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
     .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
     .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue), .ReadsInFlight(ReadsInFlight),
-    .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity), .PackedWeights(PackedWeights)
+    .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity), .PackedWeights(PackedWeights), .RasterPairs(RasterPairs)
   ) u_control (
     .clk_i, .rst_ni, .s_awvalid_i, .s_awready_o, .s_awaddr_i, .s_wvalid_i, .s_wready_o, .s_wdata_i, .s_wstrb_i,
     .s_bvalid_o, .s_bready_i, .s_bresp_o, .s_arvalid_i, .s_arready_o, .s_araddr_i, .s_rvalid_o, .s_rready_i,
@@ -311,9 +312,10 @@ module tsr_top #(
     .issue_o(issue[3]), .stall_memory_o(stall_memory[3]), .stall_port_o(stall_port[3]), .bytes_valid_o(store_bytes_valid), .bytes_o(store_bytes)
   );
 
-  logic gemm_inp_req, gemm_wgt_req, gemm_acc_req, gemm_acc_we;
+  logic gemm_inp_req, gemm_inp_pair, gemm_wgt_req, gemm_acc_req, gemm_acc_we;
   logic [13:0] gemm_inp_addr, gemm_wgt_addr, gemm_acc_addr, gemm_acc_waddr;
-  logic [8*InpEntry-1:0] gemm_inp_rdata, alu_inp_rdata;
+  logic [8*(RasterPairs != 0 ? 2 : 1)*InpEntry-1:0] gemm_inp_rdata;
+  logic [8*InpEntry-1:0] alu_inp_rdata;
   logic [8*WgtEntry-1:0] gemm_wgt_rdata;
   logic [8*AccEntry-1:0] acc_rdata, gemm_acc_wdata, alu_acc_wdata;
   logic [AccEntry-1:0] gemm_acc_wbe;
@@ -326,12 +328,12 @@ module tsr_top #(
   assign stall_memory[1] = 1'b0;
   tsr_gemm #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
-    .AccDepth(AccDepth)
+    .AccDepth(AccDepth), .RasterPairs(RasterPairs)
   ) u_gemm (
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Gemm]), .instr_i(gemm_word),
     .instr_pc_i(head_pc[32*Gemm+:32]), .instr_ready_o(instr_ready[Gemm]), .busy_o(busy[Gemm]), .complete_o(complete[Gemm]),
     .complete_signal_o(complete_signal[Gemm]), .complete_fault_o(complete_fault[Gemm]),
-    .complete_code_o(complete_code[3*Gemm+:3]), .complete_pc_o(complete_pc[32*Gemm+:32]), .inp_req_o(gemm_inp_req),
+    .complete_code_o(complete_code[3*Gemm+:3]), .complete_pc_o(complete_pc[32*Gemm+:32]), .inp_req_o(gemm_inp_req), .inp_pair_o(gemm_inp_pair),
     .inp_addr_o(gemm_inp_addr), .inp_rdata_i(gemm_inp_rdata), .wgt_req_o(gemm_wgt_req), .wgt_addr_o(gemm_wgt_addr),
     .wgt_rdata_i(gemm_wgt_rdata), .acc_req_o(gemm_acc_req), .acc_addr_o(gemm_acc_addr), .acc_rdata_i(acc_rdata),
     .acc_we_o(gemm_acc_we), .acc_waddr_o(gemm_acc_waddr), .acc_wdata_o(gemm_acc_wdata), .acc_wbe_o(gemm_acc_wbe),
@@ -359,9 +361,9 @@ module tsr_top #(
   tsr_scratchpads #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
     .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes),
-    .MemoryParity(MemoryParity), .PackedWeights(PackedWeights)
+    .MemoryParity(MemoryParity), .PackedWeights(PackedWeights), .RasterPairs(RasterPairs)
   ) u_scratchpads (
-    .clk_i, .gemm_inp_req_i(gemm_inp_req), .gemm_inp_addr_i(gemm_inp_addr), .gemm_inp_rdata_o(gemm_inp_rdata),
+    .clk_i, .gemm_inp_req_i(gemm_inp_req), .gemm_inp_pair_i(gemm_inp_pair), .gemm_inp_addr_i(gemm_inp_addr), .gemm_inp_rdata_o(gemm_inp_rdata),
     .gemm_wgt_req_i(gemm_wgt_req), .gemm_wgt_addr_i(gemm_wgt_addr), .gemm_wgt_rdata_o(gemm_wgt_rdata),
     .gemm_acc_req_i(gemm_acc_req), .gemm_acc_addr_i(gemm_acc_addr), .gemm_acc_we_i(gemm_acc_we),
     .gemm_acc_waddr_i(gemm_acc_waddr), .gemm_acc_wdata_i(gemm_acc_wdata), .gemm_acc_wbe_i(gemm_acc_wbe),

@@ -3,7 +3,9 @@
 // of a raster or any vector for one tap. Leaves: the newest vector, and the window of the vectors before it that meet
 // a lane's other taps. Method: taps are counted from the last, which the newest vector meets; each of the others holds
 // what the one after it held, but the last tap of a row of taps takes a line buffer's vector. Two line buffers keep the
-// rows before. Output lane o meets input lane o modulo Lanes of the group `lane`.
+// rows before. Output lane o meets input lane o modulo Lanes of the group `lane`. With RasterPairs two vectors may enter
+// at once where a window has three columns: entries of even and of odd number come side by side, and line buffers of
+// even and of odd columns stand side by side.
 //
 // Latency: a column asked for with read_i in cycle t meets the vector of step_i in t + 1; outputs stand from t + 2 on.
 // Throughput: one vector a cycle; step_i may be held back (line data stand while read_i is low). Reset: none; operands
@@ -19,6 +21,8 @@ module tsr_window #(
   parameter int unsigned Taps        = 6,
   parameter int unsigned LineDepth   = 512,
   parameter int unsigned OperandBits = 9,
+  parameter int unsigned RasterPairs = 0,
+  localparam int unsigned Sides      = RasterPairs != 0 ? 2 : 1,
   localparam int unsigned LineBits   = $clog2(LineDepth),
   localparam int unsigned Lanes      = BlockIn < BlockOut ? BlockIn : BlockOut
 ) (
@@ -29,7 +33,14 @@ module tsr_window #(
   input  logic                                    depthwise_i,
   input  logic                                    write_i,    // keep the vector for the next rows
   input  logic [4:0]                              lane_i,     // the group, 0 in dense mode
-  input  logic [8*Batch*BlockIn-1:0]              vector_i,
+  input  logic [8*Sides*Batch*BlockIn-1:0]        vector_i,   // with RasterPairs entries of even and of odd number
+  input  logic                                    newest_odd_i,  // which of them is the newest vector,
+  input  logic                                    first_odd_i,   // and the one before it; else the newest again
+  input  logic                                    pairs_i,       // the window has three columns and vectors may enter in pairs
+  input  logic                                    pair_i,        // both enter
+  input  logic                                    far_i,         // a window ends two vectors behind the one before
+  input  logic [1:0]                              third_i,       // tap 2 takes that before it, a line's, or the newest
+  input  logic                                    odd_i,         // the newest one's column is odd, as a pair's always is
   input  logic                                    unsigned_i,
   input  logic [8:0]                              zero_i,
   input  logic [Taps-1:0]                         line_0_i,   // the tap that takes the row before
@@ -43,25 +54,26 @@ module tsr_window #(
   if (OperandBits < 9) $error("tsr_window: an operand has nine bits");
   if (Taps < 2) $error("tsr_window: there are fewer than two taps");
 
-  // Signed inputs are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point. A group
-  // of lanes is chosen in front of the subtraction, as its second operand, which enters a carry chain through look-up
-  // tables anyway.
+  // Signed inputs are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point. An entry
+  // and a group of its lanes are chosen in front of the subtraction, as its second operand, which enters a carry chain
+  // through look-up tables anyway.
+  localparam int unsigned Entry = 8 * Batch * BlockIn;
   localparam int unsigned Groups = BlockIn / Lanes;
   localparam int unsigned GroupBits = Groups > 1 ? $clog2(Groups) : 1;
   logic [OperandBits-1:0] flip, kept;
-  logic [8*Batch*BlockIn-1:0] chosen;
+  logic [Entry-1:0] entry, chosen;
   logic [OperandBits*Batch*BlockIn-1:0] vector, newest_q;
   logic [Width-1:0] lanes;
   always_comb begin
-    if (!tsr_isa_pkg::Simulated) {flip, kept, chosen, vector, lanes} = 'x;
+    if (!tsr_isa_pkg::Simulated) {flip, kept, entry, chosen, vector, lanes} = 'x;
     if (!tsr_isa_pkg::Simulated || step_i) begin
       flip = OperandBits'({!unsigned_i, 7'd0});
       kept = ~(OperandBits'(zero_i[7:0]) ^ flip);
-      chosen = vector_i;
+      entry = RasterPairs != 0 && newest_odd_i ? vector_i[Entry*(Sides-1)+:Entry] : vector_i[Entry-1:0];
+      chosen = entry;
       for (int unsigned b = 0; b < Batch; b++) begin
         for (int unsigned g = 1; g < Groups; g++) begin
-          if (GroupBits'(lane_i) == GroupBits'(g))
-            chosen[8*BlockIn*b+:8*Lanes] = vector_i[8*(BlockIn*b+Lanes*g)+:8*Lanes];
+          if (GroupBits'(lane_i) == GroupBits'(g)) chosen[8*BlockIn*b+:8*Lanes] = entry[8*(BlockIn*b+Lanes*g)+:8*Lanes];
         end
       end
       for (int unsigned n = 0; n < Batch * BlockIn; n++) begin
@@ -75,16 +87,53 @@ module tsr_window #(
     end
   end
 
-  // The rows before, the newer one in the lower half.
+  // The first vector of a pair; else the newest one again, so that both may be kept.
+  logic [Width-1:0] first;
+  if (RasterPairs != 0) begin : gen_first
+    logic [Entry-1:0] first_entry;
+    logic [8*Lanes-1:0] row;
+    always_comb begin
+      if (!tsr_isa_pkg::Simulated) {first_entry, row, first} = 'x;
+      if (!tsr_isa_pkg::Simulated || (step_i && depthwise_i)) begin
+        first_entry = first_odd_i ? vector_i[Entry*(Sides-1)+:Entry] : vector_i[Entry-1:0];
+        for (int unsigned b = 0; b < Batch; b++) begin
+          row = first_entry[8*BlockIn*b+:8*Lanes];
+          for (int unsigned g = 1; g < Groups; g++) begin
+            if (GroupBits'(lane_i) == GroupBits'(g)) row = first_entry[8*(BlockIn*b+Lanes*g)+:8*Lanes];
+          end
+          for (int unsigned n = 0; n < Lanes; n++) begin
+            first[OperandBits*(b*Lanes+n)+:OperandBits] = kept - ~(OperandBits'(row[8*n+:8]) ^ flip);
+          end
+        end
+      end
+    end
+  end else begin : gen_no_first
+    assign first = lanes;
+    logic unused_first;
+    assign unused_first = &{1'b0, newest_odd_i, first_odd_i};
+  end
+
+  // The rows before, the newer one in the lower half; with RasterPairs those of even columns, or of all, and of odd ones.
   (* ram_style = "block" *) logic [2*Width-1:0] line_mem[LineDepth];
-  logic [2*Width-1:0] line_q;
+  logic [2*Width-1:0] line_q, odd_line_q;
   logic [LineBits-1:0] col_q;
   always_ff @(posedge clk_i) begin
     if (read_i) begin
       line_q <= line_mem[col_i];
       col_q <= col_i;
     end
-    if (step_i && write_i) line_mem[col_q] <= {line_q[Width-1:0], lanes};
+    if (step_i && write_i && (RasterPairs == 0 || !pairs_i || pair_i || !odd_i)) line_mem[col_q] <= {line_q[Width-1:0], first};
+  end
+  if (RasterPairs != 0) begin : gen_odd
+    (* ram_style = "block" *) logic [2*Width-1:0] odd_mem[LineDepth];
+    always_ff @(posedge clk_i) begin
+      if (read_i) odd_line_q <= odd_mem[col_i];
+      if (step_i && write_i && pairs_i && odd_i) odd_mem[col_q] <= {odd_line_q[Width-1:0], lanes};
+    end
+  end else begin : gen_no_odd
+    assign odd_line_q = '0;
+    logic unused_odd;
+    assign unused_odd = &{1'b0, odd_line_q, pairs_i, pair_i, far_i, third_i, odd_i};
   end
 
   always_ff @(posedge clk_i) begin
@@ -92,6 +141,7 @@ module tsr_window #(
   end
   assign newest_o = newest_q;
 
+  localparam int unsigned Columns = tsr_isa_pkg::TimingGemmPairColumns;
   logic [Width*(Taps-1)-1:0] taps_q;
   always_ff @(posedge clk_i) begin
     logic [Width-1:0] newest;
@@ -104,6 +154,23 @@ module tsr_window #(
       for (int unsigned t = 1; t < Taps; t++) begin
         if (2 * t <= Taps && line_0_i[t]) taps_q[Width*(t-1)+:Width] <= line_q[0+:Width];
         if (t % 2 == 0 && 3 * t / 2 <= Taps && line_1_i[t]) taps_q[Width*(t-1)+:Width] <= line_q[Width+:Width];
+        // In pairs: of a row of taps the last takes what is newest, the one before it the pair's first vector, and the
+        // first one what was newest before or the last but one.
+        if (RasterPairs != 0 && t % Columns == 0 && t / Columns < 3 && pairs_i && odd_i)
+          taps_q[Width*(t-1)+:Width] <= odd_line_q[Width*((t/Columns-1)%2)+:Width];
+        if (RasterPairs != 0 && t % Columns == 1 && t / Columns < 3 && pair_i)
+          taps_q[Width*(t-1)+:Width] <= t == 1 ? first : line_q[Width*((t/Columns+1)%2)+:Width];
+        if (RasterPairs != 0 && t % Columns == 2 && t > 2 && t / Columns < 3 && far_i)
+          taps_q[Width*(t-1)+:Width] <= taps_q[Width*((t+Taps-4)%(Taps-1))+:Width];
+      end
+      // Tap 2 may take any of four, whose number fits one look-up table a bit.
+      if (RasterPairs != 0) begin
+        case (third_i)
+          2'd0: taps_q[Width+:Width] <= taps_q[0+:Width];
+          2'd1: taps_q[Width+:Width] <= line_q[0+:Width];
+          2'd2: taps_q[Width+:Width] <= line_q[Width+:Width];
+          default: taps_q[Width+:Width] <= newest;
+        endcase
       end
     end
   end

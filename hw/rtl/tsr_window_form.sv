@@ -9,14 +9,16 @@
 // way any stride does and becomes the raster's own. A loop of extent 1 always fits. If only one of the two loops fits,
 // the other way has a single result. With kh > 1 a row of the raster holds 2 to LineDepth vectors. Every other nest is
 // not in raster form. Each vector of the raster belongs to a tap, so that the raster reads the nest's entries and no
-// others, and never more of them than the nest has taps.
+// others, and never more of them than the nest has taps. With RasterPairs a window of three columns, one entry apart,
+// takes two vectors a step in some rows (isa/timing.md): rows then have steps of their own.
 //
 // Latency: start_i in cycle t, results from t + 3 on, until the next start; operands must stay until then. Reset: none
 // but raster_o, which is 0. Timing: a stage compares strides, one picks among the results and finds the raster's size,
 // and one compares that.
 module tsr_window_form #(
-  parameter int unsigned LineDepth = 512,
-  parameter int unsigned Taps      = 16
+  parameter int unsigned LineDepth   = 512,
+  parameter int unsigned Taps        = 16,
+  parameter int unsigned RasterPairs = 0
 ) (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -30,11 +32,15 @@ module tsr_window_form #(
   output logic        raster_o,
   output logic [2:0]  outer_o,       // loops kept
   output logic [11:0] rows_o,        // of the raster
-  output logic [11:0] cols_o,
+  output logic [11:0] cols_o,        // its columns, or the steps of its first row where vectors enter in pairs
   output logic [13:0] row_stride_o,  // in INP
   output logic [13:0] col_stride_o,
   output logic [1:0]  rows_before_o,  // rows and columns before the first result: kh - 1, kw - 1
   output logic [3:0]  cols_before_o,
+  output logic        pairs_o,        // vectors enter in pairs
+  output logic        far_o,          // and every other one makes a result
+  output logic [11:0] early_cols_o,   // steps of a row in front of the first results, and of one with results
+  output logic [11:0] late_cols_o,
   output logic        row_skip_o,     // every other row or column has results
   output logic        col_skip_o,
   output logic [13:0] acc_row_stride_o,
@@ -80,7 +86,7 @@ module tsr_window_form #(
 
   // The loop around the taps may walk along the row, or else from row to row; the next one from row to row.
   logic x_fixed, y_fixed, col_one, col_two, x_row_one, x_row_two, y_row_one, y_row_two;
-  logic candidate_q, col_one_q, col_two_q, x_row_one_q, x_row_two_q, y_row_one_q, y_row_two_q;
+  logic candidate_q, pairs_q, col_one_q, col_two_q, x_row_one_q, x_row_two_q, y_row_one_q, y_row_two_q;
   always_comb begin
     x_fixed = 1'b0;
     y_fixed = 1'b0;
@@ -103,6 +109,7 @@ module tsr_window_form #(
   end
   always_ff @(posedge clk_i) begin
     if (start_i) begin
+      pairs_q <= RasterPairs != 0 && tap_cols == 12'(tsr_isa_pkg::TimingGemmPairColumns) && tap_col_stride == 14'd1;
       candidate_q <= depthwise_i && (reduce_i == 3'd1 || reduce_i == 3'd2) && tap_rows <= 12'd3;
       col_one_q <= col_one;
       col_two_q <= col_two;
@@ -153,11 +160,15 @@ module tsr_window_form #(
       cols_q <= (col_two_only ? {1'b0, steps_x, 1'b0} : {2'd0, steps_x}) + {2'd0, tap_cols};
       outer_o <= 3'd6 - reduce_i - (both ? 3'd2 : 3'd1);
       row_stride_o <= tap_rows == 12'd1 ? (along ? y_stride : x_stride) : tap_row_stride;
-      col_stride_o <= along && tap_cols == 12'd1 ? x_stride : tap_col_stride;
+      col_stride_o <= pairs_q ? (col_two_only || tap_rows != 12'd1 ? 14'd2 : 14'd1) :
+                      along && tap_cols == 12'd1 ? x_stride : tap_col_stride;
       rows_before_o <= tap_rows[1:0] - 2'd1;
-      cols_before_o <= last_0;
+      cols_before_o <= pairs_q ? 4'd1 : last_0;
+      pairs_o <= pairs_q;
+      far_o <= pairs_q && col_two_only;
+      late_cols_o <= steps_x + 12'd2;
       row_skip_o <= row_two;
-      col_skip_o <= col_two_only;
+      col_skip_o <= col_two_only && !pairs_q;
       acc_col_stride_o <= x_acc_stride;
       acc_row_stride_o <= along ? y_acc_stride : x_acc_stride;
       last_tap_o <= taps[3:0] - 4'd1;
@@ -167,7 +178,17 @@ module tsr_window_form #(
     end
   end
   assign rows_o = rows_q[11:0];
-  assign cols_o = cols_q[11:0];
+
+  // In pairs: a row has a step for each result and one in front of them. In the first rows nothing is complete yet, so
+  // all of their vectors enter in pairs.
+  logic [12:0] halved;
+  assign halved = 13'(cols_q) + 13'd1;
+  always_ff @(posedge clk_i) begin
+    if (start_2_q) begin
+      early_cols_o <= far_o ? late_cols_o : halved[12:1];
+      cols_o <= !pairs_o ? cols_q[11:0] : far_o || rows_before_o == 2'd0 ? late_cols_o : halved[12:1];
+    end
+  end
 
   logic fits;
   assign fits = rows_q < 14'd4096 && cols_q < 14'd4096 &&
@@ -178,6 +199,6 @@ module tsr_window_form #(
   end
 
   logic unused;
-  assign unused = &{1'b0, extent, inp_stride, wgt_stride, acc_stride, taps};
+  assign unused = &{1'b0, extent, inp_stride, wgt_stride, acc_stride, taps, halved};
 
 endmodule

@@ -64,6 +64,7 @@ def parameters(name):
         "WritesInFlight": c["writes_in_flight"],
         "MemoryParity": c.get("memory_parity", 0),
         "PackedWeights": c.get("packed_weights", 0),
+        "RasterPairs": c.get("raster_pairs", 0),
     }
 
 

@@ -30,6 +30,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
 )toml"},
       {"npu1024", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu1024: 1 x 32 x 32 multiply-accumulates a cycle, 256-bit AXI.
@@ -54,6 +55,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
 )toml"},
       {"npu256", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI.
@@ -78,6 +80,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle
 )toml"},
       {"npu256t", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256t: npu256 with row lanes: softmax and normalisations of transformers.
@@ -102,6 +105,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle
 )toml"},
       {"npu256w", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256w: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI.
@@ -126,6 +130,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle
 )toml"},
       {"npu64", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu64: 1 x 8 x 8 multiply-accumulates a cycle, 64-bit AXI.
@@ -150,6 +155,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
 )toml"},
       {"pynq_z2", R"toml(# SPDX-License-Identifier: Apache-2.0
 # pynq_z2: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI, in the block RAM of a Zynq-7020 (Pynq-Z2).
@@ -174,6 +180,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
 )toml"},
       {"ultra96", R"toml(# SPDX-License-Identifier: Apache-2.0
 # ultra96: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI, for the ZU3EG of an Ultra96.
@@ -198,6 +205,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
 )toml"},
   };
   return kConfigs;

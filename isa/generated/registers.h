@@ -137,6 +137,9 @@ inline constexpr uint32_t kConfigMemoryParity = 0x150;
 /// 1: LOAD unpacks weights of 4 bits.
 inline constexpr uint32_t kConfigPackedWeights = 0x154;
 
+/// 1: a depthwise raster of three columns of taps takes two vectors a cycle.
+inline constexpr uint32_t kConfigRasterPairs = 0x158;
+
 /// Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
 inline constexpr uint32_t kCycles = 0x200;
 
@@ -194,7 +197,7 @@ struct Register {
   std::string_view doc;
 };
 
-inline constexpr std::array<Register, 45> kRegisters{{
+inline constexpr std::array<Register, 46> kRegisters{{
     {"ap_ctrl", 0x000, 32, "rw", 0, 4, 0x0u, "",
      "Block control in the layout of AP_CTRL_HS."},
     {"gie", 0x004, 32, "rw", 0, 4, 0x0u, "",
@@ -261,6 +264,8 @@ inline constexpr std::array<Register, 45> kRegisters{{
      "1: reads of the scratchpads check a parity bit for each byte."},
     {"config_packed_weights", 0x154, 32, "ro", 0, 4, 0x0u, "packed_weights",
      "1: LOAD unpacks weights of 4 bits."},
+    {"config_raster_pairs", 0x158, 32, "ro", 0, 4, 0x0u, "raster_pairs",
+     "1: a depthwise raster of three columns of taps takes two vectors a cycle."},
     {"cycles", 0x200, 64, "ro", 0, 8, 0x0u, "",
      "Clock cycles from start to done. All counters are cleared by ap_start and stable once done."},
     {"instructions", 0x208, 64, "ro", 0, 8, 0x0u, "",

@@ -205,6 +205,8 @@ inline constexpr int kFirstRead = 18;  // gemm.start + gemm.read
 inline constexpr int kFirstWrite = 20;  // gemm.start + gemm.write
 /// Columns of a raster that the line buffers hold. Columns.
 inline constexpr int kLineColumns = 512;
+/// Columns of a window of taps whose vectors enter in pairs, where the machine has `raster_pairs`. Columns.
+inline constexpr int kPairColumns = 3;
 /// Rows of taps in raster form, at most: the line buffers' and the newest. Rows.
 inline constexpr int kWindowRows = 3;
 }  // namespace gemm

@@ -701,6 +701,7 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegConfigRowLanes = 12'h14c;  // Lanes of the ALU's rows; 0: it has no row_reduce and no row_map.
   localparam logic [11:0] RegConfigMemoryParity = 12'h150;  // 1: reads of the scratchpads check a parity bit for each byte.
   localparam logic [11:0] RegConfigPackedWeights = 12'h154;  // 1: LOAD unpacks weights of 4 bits.
+  localparam logic [11:0] RegConfigRasterPairs = 12'h158;  // 1: a depthwise raster of three columns of taps takes two vectors a cycle.
   localparam logic [11:0] RegCycles = 12'h200;  // Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
   localparam logic [11:0] RegInstructions = 12'h208;  // Instructions dispatched or executed by FETCH.
   localparam logic [11:0] RegBytesRead = 12'h210;  // Bytes of DRAM read, instructions included.
@@ -839,6 +840,7 @@ package tsr_isa_pkg;
   localparam int unsigned TimingGemmFirstRead = 18;  // From taking an instruction to its first read of ACC, at the earliest.
   localparam int unsigned TimingGemmFirstWrite = 20;  // From taking an instruction to its first write of ACC, at the earliest.
   localparam int unsigned TimingGemmLineColumns = 512;  // Columns of a raster that the line buffers hold.
+  localparam int unsigned TimingGemmPairColumns = 3;  // Columns of a window of taps whose vectors enter in pairs, where the machine has `raster_pairs`.
   localparam int unsigned TimingGemmWindowRows = 3;  // Rows of taps in raster form, at most: the line buffers' and the newest.
   localparam int unsigned TimingAluPrepare = 9;  // From taking an instruction to the end of its range check.
   localparam int unsigned TimingAluConstants = 2;  // From taking an instruction to the read of its constants, at the earliest.

@@ -17,7 +17,7 @@ uint64_t stall_at(uint64_t distance) { return distance < kApart ? kApart - dista
 
 }  // namespace
 
-GemmForm form_of(const isa::Gemm& gemm) {
+GemmForm form_of(const isa::Gemm& gemm, bool pairs) {
   GemmForm form;
   const auto outer = static_cast<size_t>(isa::kLoops - gemm.reduce);
   uint64_t sum_steps = 1;
@@ -27,11 +27,11 @@ GemmForm form_of(const isa::Gemm& gemm) {
   }
   form.steps = static_cast<uint64_t>(isa::times(static_cast<int64_t>(form.sums), static_cast<int64_t>(sum_steps)));
   form.first_end = sum_steps - 1;
-  form.raster = isa::raster_of(gemm);
+  form.raster = isa::raster_of(gemm, pairs);
   const std::optional<isa::Raster>& raster = form.raster;
   if (raster) {
-    form.steps = static_cast<uint64_t>(isa::gemm_steps(gemm));
-    form.first_end = uint64_t{raster->tap_rows() - 1} * raster->cols + raster->tap_cols() - 1;
+    form.steps = static_cast<uint64_t>(isa::gemm_steps(gemm, pairs));
+    form.first_end = uint64_t{raster->tap_rows() - 1} * raster->early_steps() + raster->steps_before();
     form.single = true;
   } else {
     form.single = sum_steps == 1;
@@ -45,9 +45,9 @@ GemmForm form_of(const isa::Gemm& gemm) {
   // Stalls: neighbouring sums of one entry 2 cycles, next but one 1 cycle (only where sums take one step).
   std::array<uint32_t, isa::kLoops> index{};
   std::array<int64_t, 2> before{-1, -1};
-  const bool pairs = form.single && !raster;
+  const bool neighbours = form.single && !raster;
   int64_t address = gemm.acc_addr;
-  if (pairs) {
+  if (neighbours) {
     for (uint64_t sum = 0; sum < form.sums; ++sum) {
       form.last_stall = 0;
       if (address == before[0]) {
@@ -82,9 +82,9 @@ GemmForm form_of(const isa::Gemm& gemm) {
       uint64_t distance = 1;
       if (raster) {
         if (static_cast<int>(k) == raster->x_loop) {
-          distance = raster->stride_x;
+          distance = raster->steps_apart();
         } else if (static_cast<int>(k) == raster->y_loop) {
-          distance = raster->stride_y * raster->cols - (raster->results_x - 1) * raster->stride_x;
+          distance = raster->stride_y * raster->row_steps() - (raster->results_x - 1) * raster->steps_apart();
         } else {
           distance = form.first_end + 1;
         }

@@ -24,6 +24,7 @@ struct GemmForm {
   std::optional<isa::Raster> raster;
 };
 
-GemmForm form_of(const isa::Gemm& gemm);
+/// `pairs`: the machine's `raster_pairs`.
+GemmForm form_of(const isa::Gemm& gemm, bool pairs);
 
 }  // namespace tessera::sim::systemc

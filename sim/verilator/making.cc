@@ -65,6 +65,7 @@ Command verilator_flags(const Model& model) {
   set("WritesInFlight", c.writes_in_flight);
   set("MemoryParity", c.memory_parity);
   set("PackedWeights", c.packed_weights);
+  set("RasterPairs", c.raster_pairs);
   return flags;
 }
 

@@ -50,9 +50,10 @@ std::string text(E value) {
 }
 
 /// How a depthwise nest goes through the line buffers: which of its ways hold several results.
-std::string raster_bin(const isa::Gemm& gemm) {
-  const auto raster = isa::raster_of(gemm);
+std::string raster_bin(const isa::Gemm& gemm, bool pairs) {
+  const auto raster = isa::raster_of(gemm, pairs);
   if (!raster) return "no raster";
+  if (raster->pairs) return raster->stride_x == 2 ? "pairs, stride 2" : "pairs";
   if (raster->stride_x == 2 || raster->stride_y == 2) return "stride 2";
   const bool columns = raster->results_x > 1, rows = raster->results_y > 1;
   return columns && rows ? "rows and columns" : columns ? "columns" : "rows";
@@ -71,7 +72,7 @@ Names on_off(const char* name) { return {on(false, name), on(true, name)}; }
 
 }  // namespace
 
-Coverage::Coverage(const isa::MachineConfig& config) : axi_bytes_(config.axi_bytes), rows_(config.row_lanes > 0) {
+Coverage::Coverage(const isa::MachineConfig& config) : axi_bytes_(config.axi_bytes), rows_(config.row_lanes > 0), pairs_(config.raster_pairs != 0) {
   Names spaces, alu_spaces{"acc", "out"}, engines;
   for (int s = 0; s < isa::kSpaces; ++s) spaces.push_back(text(static_cast<isa::Space>(s)));
   for (int e = 0; e < isa::kEngines; ++e) engines.push_back(text(static_cast<isa::Engine>(e)));
@@ -95,6 +96,7 @@ Coverage::Coverage(const isa::MachineConfig& config) : axi_bytes_(config.axi_byt
   allow("gemm types", cross(on_off("inp unsigned"), on_off("wgt unsigned")));
   allow("gemm zeros", cross(on_off("inp zero"), on_off("wgt zero")));
   allow("gemm raster", {"no raster", "rows", "columns", "rows and columns", "stride 2"});
+  if (config.raster_pairs != 0) allow("gemm raster", {"pairs", "pairs, stride 2"});
   allow("alu spaces", cross(alu_spaces, alu_spaces));
   allow("alu reduce", cross({"sum", "max"}, numbers(1, 6)));
   allow("alu loops", numbers(0, 4));
@@ -190,7 +192,7 @@ void Coverage::add_operands(const isa::Gemm& i) {
   hit("gemm loops", depth_of(i.extent));
   hit("gemm types", on(i.inp_unsigned, "inp unsigned") + " " + on(i.wgt_unsigned, "wgt unsigned"));
   hit("gemm zeros", on(i.inp_zero != 0, "inp zero") + " " + on(i.wgt_zero != 0, "wgt zero"));
-  if (depthwise) hit("gemm raster", raster_bin(i));
+  if (depthwise) hit("gemm raster", raster_bin(i, pairs_));
 }
 
 void Coverage::add_operands(const isa::Alu& i) {

@@ -90,13 +90,21 @@ TEST(Raster, EqualsTheBenchesRule) {
   int found = 0, none = 0;
   for (int n = 0; n < 50000; ++n) {
     const isa::Gemm gemm = near_raster(random);
-    const auto ours = isa::raster_of(gemm);
+    const bool pairs = random() % 2 != 0;
+    const auto ours = isa::raster_of(gemm, pairs);
     const auto oracle = testing::raster_form(gemm);
     ASSERT_EQ(ours.has_value(), oracle.has_value()) << isa::disassemble(gemm);
     int64_t steps = 1;
     for (int k = 0; k < (oracle ? oracle->kept : isa::kLoops); ++k) steps *= gemm.extent[static_cast<size_t>(k)];
-    if (oracle) steps *= oracle->rows * oracle->cols;
-    ASSERT_EQ(isa::gemm_steps(gemm), steps) << isa::disassemble(gemm);
+    if (oracle && pairs && testing::in_pairs(gemm)) {
+      const auto in_row = [&](bool early) {
+        return static_cast<int64_t>(testing::newest_in_pairs(*oracle, early).size());
+      };
+      steps *= (oracle->kernel_h - 1) * in_row(true) + (oracle->rows - oracle->kernel_h + 1) * in_row(false);
+    } else if (oracle) {
+      steps *= oracle->rows * oracle->cols;
+    }
+    ASSERT_EQ(isa::gemm_steps(gemm, pairs), steps) << isa::disassemble(gemm);
     ++(ours ? found : none);
     if (!ours) continue;
     ASSERT_EQ(ours->rows, oracle->rows) << isa::disassemble(gemm);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "isa/generated/instructions.h"
 #include "isa/generated/timing.h"
@@ -67,8 +68,24 @@ inline std::optional<Raster> raster_form(const isa::Gemm& g) {
   return r;
 }
 
+/// The newest columns of a row's steps, with vectors in pairs: of the rows in front of the first results, where no step
+/// makes one, or of the rows behind them.
+inline std::vector<int64_t> newest_in_pairs(const Raster& r, bool early) {
+  std::vector<int64_t> columns;
+  if (r.stride_x == 2) {
+    for (int64_t col = 0; col < r.cols; col += 2) columns.push_back(col);
+  } else {
+    for (int64_t col = 1; col < r.cols + (early ? 1 : 0); col += early ? 2 : 1) columns.push_back(col);
+  }
+  return columns;
+}
+
+/// Whether a machine with pairs takes this raster's vectors so.
+inline bool in_pairs(const isa::Gemm& g) { return g.extent[5] == 3 && g.inp_stride[5] == 1; }
+
 class GemmTiming {
  public:
+  explicit GemmTiming(bool pairs = false) : pairs_(pairs) {}
   /// The cycle in which an instruction completes that was taken in cycle `taken`. `faults`: its ranges do.
   int64_t complete(const isa::Instruction& instruction, bool faults, int64_t taken) {
     const auto* gemm = std::get_if<isa::Gemm>(&instruction);
@@ -93,7 +110,10 @@ class GemmTiming {
     if (raster) {
       const Raster& r = *raster;
       for (int64_t row = 0; row < r.rows; ++row) {
-        for (int64_t col = 0; col < r.cols; ++col) {
+        std::vector<int64_t> newest;
+        for (int64_t col = 0; col < r.cols; ++col) newest.push_back(col);
+        if (pairs_ && in_pairs(g)) newest = newest_in_pairs(r, row + 1 < r.kernel_h);
+        for (const int64_t col : newest) {
           const int64_t down = row - r.kernel_h + 1, right = col - r.kernel_w + 1;
           const bool result = down >= 0 && right >= 0 && down % r.stride_y == 0 && right % r.stride_x == 0;
           step(g, result, result, acc + down / r.stride_y * r.acc_y + right / r.stride_x * r.acc_x);
@@ -117,6 +137,7 @@ class GemmTiming {
     ++steps_;
   }
 
+  bool pairs_ = false;   // the machine's `raster_pairs`
   int64_t next_ = 0;     // cycle of the next step
   int64_t last_ = -100;  // of the last step, its stall included
   int64_t steps_ = 0;
