@@ -27,7 +27,7 @@ constexpr int64_t kThorough = 9000;
 constexpr double kNear = 1.01;
 /// Instructions between the neighbours above which borders count little: other numbers of strips than none are not
 /// tried.
-constexpr int64_t kFewBorders = 2000;
+constexpr int64_t kFewBorders = 3000;
 
 /// What was chosen for a unit, and how its candidates did.
 struct Choices {

@@ -20,11 +20,11 @@ using onnx_proto::NodeProto;
 
 namespace {
 
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
+[[noreturn]] void refuse_order(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
 
 /// Names that a node uses, those that its subgraphs take from outside included.
 void collect_uses(const NodeProto& node, std::set<std::string>& uses, int depth) {
-  if (depth > kMaxDepth) fail(describe(node) + ": subgraphs nest deeper than " + std::to_string(kMaxDepth));
+  if (depth > kMaxDepth) refuse_order(describe(node) + ": subgraphs nest deeper than " + std::to_string(kMaxDepth));
   for (const std::string& input : node.input()) {
     if (!input.empty()) uses.insert(input);
   }
@@ -64,8 +64,8 @@ std::vector<int> sort_nodes(const RepeatedPtrField<NodeProto>& nodes, const std:
       if (output.empty()) continue;
       auto [it, inserted] = producer.emplace(output, i);
       if (!inserted) {
-        fail(describe(nodes[i]) + ": produces '" + output + "', which " + describe(nodes[it->second]) +
-             " produces already; each value of " + where + " must have one producer");
+        refuse_order(describe(nodes[i]) + ": produces '" + output + "', which " + describe(nodes[it->second]) +
+                     " produces already; each value of " + where + " must have one producer");
       }
     }
   }
@@ -114,7 +114,8 @@ std::vector<int> sort_nodes(const RepeatedPtrField<NodeProto>& nodes, const std:
   auto start = std::find(path.begin(), path.end(), at);
   for (auto it = path.rbegin(); it != std::make_reverse_iterator(start); ++it)
     text += "'" + display_name(nodes[*it]) + "' -> ";
-  fail(where + " has a cycle: " + text + "'" + display_name(nodes[path.back()]) + "'; an ONNX graph must be acyclic");
+  refuse_order(where + " has a cycle: " + text + "'" + display_name(nodes[path.back()]) +
+               "'; an ONNX graph must be acyclic");
 }
 
 }  // namespace tessera::onnx
