@@ -67,16 +67,21 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   }
   Emitter unchanged = lowered;
   std::array<int64_t, 3> cycles{};
+  // Of a long stream the best way alone is then judged in all ways to place fetches.
+  const bool glances = thorough && lowered.pushed() > kGlanced;
+  const auto cycles_of = [&](Emitter& way) {
+    return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge, thorough);
+  };
   at_once(kAtOnce, 2, [&](size_t which, size_t) {
     if (which == 1) {
-      cycles[2] = unchanged.assemble(prefetch, judge, thorough);
+      cycles[2] = cycles_of(unchanged);
       return;
     }
     const std::set<size_t> copies = forward(0, {});
     if (!ways[0]) return;
     at_once(kAtOnce, copies.empty() ? 1 : 2, [&](size_t way, size_t) {
       if (way == 1) forward(1, copies);
-      if (ways[way]) cycles[way] = ways[way]->assemble(prefetch, judge, thorough);
+      if (ways[way]) cycles[way] = cycles_of(*ways[way]);
     });
   });
   // Of equal ones the last, which is the least changed.
@@ -84,7 +89,9 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   for (const size_t way : {size_t{1}, size_t{0}}) {
     if (ways[way] && cycles[way] < cycles[best]) best = way;
   }
-  return best == 2 ? std::move(unchanged) : std::move(*ways[best]);
+  Emitter& chosen = best == 2 ? unchanged : *ways[best];
+  if (glances) chosen.assemble(prefetch, judge, thorough);
+  return std::move(chosen);
 }
 
 }  // namespace tessera::npu

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,6 +23,10 @@
 #include "isa/effects.h"
 
 namespace tessera::npu {
+
+/// Instructions from which on one glance tells streams apart, and that from which on a change must be as good by the
+/// first ways to place fetches, but for a share of so much, to be judged by all.
+inline constexpr int64_t kGlanced = 300, kLong = 9000, kAsGood = 10000;
 
 /// Bytes that the program carries; equal blobs are stored once.
 class ConstantPool {
@@ -118,6 +123,8 @@ class Emitter {
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
   /// wins. Ends the collection. Returns the cycles of the stream; nothing without a judge.
   int64_t assemble(bool prefetch, const Judge& judge = nullptr, bool thorough = true);
+  /// Cycles of the stream by the first ways to place fetches, which tell streams apart.
+  int64_t glance(bool prefetch, const Judge& judge) const;
 
   /// What assemble() would make without a judge, as it stands in order; `pool` receives where its works stand.
   emit::Ordered ordered(bool prefetch, emit::WorkPool& pool) const;
@@ -196,8 +203,13 @@ class Emitter {
   Fetches place_together(std::vector<Profile> profiles, const Pieces& pieces) const;
   /// Each fetch in front of its own step.
   Fetches unmoved() const;
-  /// With a judge also the cycles of the whole stream.
-  std::pair<Fetches, int64_t> best_fetches(const Judge& judge, bool thorough) const;
+  /// With a judge also the cycles of the whole stream: the least, and by the first ways alone.
+  struct Placed {
+    Fetches fetches;
+    int64_t cycles = 0, first = 0;
+  };
+  /// One that takes more than `most` by the first ways is left there.
+  Placed best_fetches(const Judge& judge, bool thorough, int64_t most = std::numeric_limits<int64_t>::max()) const;
   /// Cycles of the bus that an instruction with its own word takes.
   int64_t bus_cycles(const emit::Work& work) const;
   /// Run-time factors move to earlier steps in which the bus has time; says whether any has.

@@ -23,32 +23,10 @@ using schedule::Subject;
 
 namespace {
 
-/// Candidates that are replayed for each layout, and those that are tried again between the neighbours.
-constexpr size_t kTrials = 16, kFinalists = 8;
-constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, and the estimate tells less of them
 /// A judge that, as the replay, remembers nothing.
 constexpr const char* kClosedForm = "closed-form";
 /// Threads that look for schedules.
 constexpr size_t kMostHands = 8;
-/// Layouts of a chain's first input that are judged.
-constexpr size_t kChainLayouts = 3;
-
-/// Above this many times the best one's score by the model a candidate is hopeless: nine of ten schedules that won on
-/// the bench networks were within 1.05. Of short streams all candidates are judged, which costs little: the model knows
-/// least of them.
-constexpr double kHopeless = 1.08;
-constexpr int64_t kJudgedAnyway = 2000;  // instructions
-
-/// Whether the judge is not asked about a candidate, after it has replayed so many instructions of others.
-bool spared(double score, double best, int64_t replayed) {
-  return replayed > kReplayed || (replayed > kJudgedAnyway && score > kHopeless * best);
-}
-
-std::string in_short(const schedule::ChainTile& tile) {
-  return "oh" + std::to_string(tile.oh) + " ow" + std::to_string(tile.ow) + " blocks" + std::to_string(tile.blocks) +
-         (tile.whole_input ? " whole input" : "") + (tile.keeps_rows ? " keeps rows" : "") +
-         (tile.copies != schedule::kWeightCopies ? " copies" + std::to_string(tile.copies) : "");
-}
 
 }  // namespace
 
@@ -154,30 +132,17 @@ size_t Planner::open_piece(size_t first, size_t count, size_t nest, size_t nests
   return log_.pieces.size() - 1;
 }
 
-size_t Planner::note(SearchLog::Piece& piece, std::string text, const Cost& estimated) const {
-  SearchLog::Candidate& candidate = piece.candidates.emplace_back();
+SearchLog::Candidate Planner::candidate(std::string text, const Cost& estimated) const {
+  SearchLog::Candidate candidate;
   candidate.schedule = std::move(text);
   candidate.estimated = estimated;
   candidate.estimated_score = goal_.score(estimated, config_);
-  return piece.candidates.size() - 1;
+  return candidate;
 }
 
 std::optional<uint32_t> Planner::known_as(const std::string& text) {
   if (replays_ == nullptr) return std::nullopt;
   return replays_->subject(machine_text_ + "\n" + text);
-}
-
-template <typename Plan>
-double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, const Plan& plan, Hand& hand,
-                      std::optional<uint32_t> known) {
-  heed_stop(options_);
-  candidate.replayed = remembered(known, known ? plan_key(plan) : "", [&](SlotLog& slots) {
-    const Cost cost = hand.judge->cost(subject, plan);
-    if (known) slots = static_cast<const LoggedLowering*>(subject.lowering)->slots();
-    return std::optional(cost);
-  });
-  candidate.score = goal_.score(*candidate.replayed, config_);
-  return candidate.score;
 }
 
 std::vector<Planner::Ranked> Planner::choose(const Task& task, SearchLog::Piece& piece) {
@@ -186,40 +151,6 @@ std::vector<Planner::Ranked> Planner::choose(const Task& task, SearchLog::Piece&
   if (known == memo_.tasks.end()) known = memo_.tasks.emplace(key, search(task, key, hands_.front())).first;
   piece.candidates = known->second.candidates;
   return known->second.best;
-}
-
-/// Of the searcher's schedules for each layout those whose stream does best, best first.
-Found<Schedule> Planner::search(const Task& task, const std::string& key, Hand& hand) {
-  const std::optional<uint32_t> number = known_as(key);
-  SearchLog::Piece piece;
-  std::vector<Ranked> all;
-  std::string reason;
-  for (const Nest& nest : task.alternatives) {
-    const TaskLowering lowering(task, nest, config_, options_);
-    const Subject subject{{&nest}, &lowering};
-    std::vector<schedule::Ranked<Schedule>> found;
-    try {
-      found = hand.searcher->schedules(subject, machine_, *hand.model, goal_, kTrials);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kDoesNotFit) throw;
-      if (reason.empty()) reason = error.what();
-      continue;
-    }
-    int64_t replayed = 0;
-    for (auto& [schedule, cost, score] : found) {
-      const std::string why = schedule::obstacle(nest, schedule, config_);
-      TESSERA_INVARIANT(why.empty(), "searcher '" + options_.search + "' made an illegal schedule: " + why);
-      const size_t candidate = note(piece, schedule::in_short(schedule), cost);
-      if (spared(score, found.front().score, replayed)) continue;
-      const double replay = judge(piece.candidates[candidate], subject, schedule, hand, number);
-      replayed += piece.candidates[candidate].replayed->instructions;
-      all.push_back({{std::move(schedule), candidate}, replay});
-    }
-  }
-  if (all.empty()) throw Error(ErrorCode::kDoesNotFit, reason);
-  std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.second < b.second; });
-  if (all.size() > kFinalists) all.resize(kFinalists);
-  return {std::move(piece.candidates), std::move(all), {}};
 }
 
 std::vector<schedule::InputLayout> Planner::layouts(size_t operation) {
@@ -250,17 +181,17 @@ Unit Planner::written(size_t i) {
   unit.code = kernel_code(graph_, i, placements_);
   unit.piece = open_piece(i, 1, 0, 1);
   SearchLog::Piece& piece = log_.pieces[unit.piece];
-  piece.candidates.clear();
   const auto lowered = [&](Emitter& emitter) { lower(*unit.code, emitter); };
   schedule::CostModel& judge = *hands_.front().judge;
   Cost cost;
   if (replays())
     cost = judge.cost(lower_stream(config_, options_, graph_.operations.size(), lowered, nullptr, judge.wants()))
                .value_or(Cost{});
-  SearchLog::Candidate& candidate = piece.candidates[note(piece, "as written", cost)];
-  candidate.replayed = cost;
-  candidate.score = unit.score = goal_.score(cost, config_);
-  candidate.chosen = true;
+  piece.candidates = {candidate("as written", cost)};
+  SearchLog::Candidate& only = piece.candidates.front();
+  only.replayed = cost;
+  only.score = unit.score = goal_.score(cost, config_);
+  only.chosen = true;
   return unit;
 }
 
@@ -285,8 +216,7 @@ Unit Planner::single(size_t i) {
       const Nest& nest = nest_for(tasks[t], schedule);
       const TaskLowering lowering(tasks[t], nest, config_, options_);
       const Subject subject{{&nest}, &lowering};
-      piece.candidates.clear();
-      note(piece, schedule::in_short(schedule), hands_.front().model->cost(subject, schedule));
+      piece.candidates = {candidate(schedule::in_short(schedule), hands_.front().model->cost(subject, schedule))};
       piece.candidates[0].chosen = true;
       unit.score += judge(piece.candidates[0], subject, schedule, hands_.front());
       unit.schedules.push_back(std::move(schedule));
@@ -300,64 +230,6 @@ Unit Planner::single(size_t i) {
     for (size_t k = 1; tasks.size() == 1 && k < best.size(); ++k) unit.others.push_back(std::move(best[k].first));
   }
   return unit;
-}
-
-/// The plans of a chain for the layout of its first input that does best, those that were judged best first. Layouts
-/// differ in the first input alone; those that the model likes best are judged.
-std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const schedule::ChainTile* tile,
-                                                      const std::string& key, std::string* reason, Hand& hand) {
-  struct Layout {
-    std::vector<const Nest*> nests;
-    std::vector<schedule::Ranked<ChainPlan>> plans;
-  };
-  std::vector<Layout> layouts;
-  for (const Nest& head : chain.tasks[0].alternatives) {
-    Subject subject{nests_of(chain, head), nullptr};
-    const ChainLowering lowering(chain, subject.nests, config_, options_);
-    subject.lowering = &lowering;
-    std::string why = schedule::chain_obstacle(subject.nests, config_);
-    std::vector<schedule::Ranked<ChainPlan>> found;
-    if (why.empty() && tile == nullptr)
-      found = hand.searcher->chains(subject, machine_, *hand.model, goal_, kChainTrials);
-    if (why.empty() && tile != nullptr) {
-      if (auto plan = schedule::ChainPlanner(subject.nests, config_).plan(*tile, &why)) {
-        const Cost cost = hand.model->cost(subject, *plan);
-        found.push_back({std::move(*plan), cost, goal_.score(cost, config_)});
-      }
-    }
-    if (found.empty() && reason != nullptr) *reason = why.empty() ? "no tile fits the scratchpads" : why;
-    if (!found.empty()) layouts.push_back({subject.nests, std::move(found)});
-  }
-  std::stable_sort(layouts.begin(), layouts.end(), [](const Layout& a, const Layout& b) {
-    return a.plans.front().cost.cycles < b.plans.front().cost.cycles;
-  });
-  const std::optional<uint32_t> number = tile == nullptr ? known_as(key) : std::nullopt;
-  std::optional<Found<ChainPlan>> best;
-  for (size_t i = 0; i < std::min(layouts.size(), kChainLayouts); ++i) {
-    Found<ChainPlan> judged = judge_chain(chain, layouts[i].nests, std::move(layouts[i].plans), hand, number);
-    if (!best || judged.best.front().second < best->best.front().second) best = std::move(judged);
-  }
-  return best;
-}
-
-Found<ChainPlan> Planner::judge_chain(const Chain& chain, const std::vector<const Nest*>& nests,
-                                      std::vector<schedule::Ranked<ChainPlan>> plans, Hand& hand,
-                                      std::optional<uint32_t> known) {
-  SearchLog::Piece piece;
-  const ChainLowering lowering(chain, nests, config_, options_);
-  const Subject subject{nests, &lowering};
-  std::vector<std::pair<Choice<ChainPlan>, double>> judged;
-  int64_t replayed = 0;
-  for (auto& [plan, cost, score] : plans) {
-    const size_t candidate = note(piece, in_short(plan.tile), cost);
-    if (spared(score, plans.front().score, replayed)) continue;
-    const double replay = judge(piece.candidates[candidate], subject, plan, hand, known);
-    replayed += piece.candidates[candidate].replayed->instructions;
-    judged.push_back({{std::move(plan), candidate}, replay});
-  }
-  std::stable_sort(judged.begin(), judged.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (judged.size() > kFinalists) judged.resize(kFinalists);
-  return {std::move(piece.candidates), std::move(judged), nests.front()->layout};
 }
 
 std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason) {
@@ -382,6 +254,11 @@ std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::Cha
   unit.piece = open_piece(i, links, 0, 1);
   SearchLog::Piece& piece = log_.pieces[unit.piece];
   piece.candidates = std::move(found->candidates);
+  if (found->best.empty()) {
+    piece.reason = found->why;
+    if (reason != nullptr) *reason = found->why;
+    return std::nullopt;
+  }
   chain->nests = nests_of(*chain, *nest_of(chain->tasks[0], found->layout));
   unit.score = found->best.front().second;
   unit.candidate = found->best.front().first.candidate;
@@ -432,53 +309,6 @@ void Planner::offer(std::vector<Cut>& cuts, Unit unit) {
   end.rival = end.score;
   end.score = total;
   end.first = first;
-}
-
-void Planner::search_ahead() {
-  if (hands_.size() == 1) return;
-  std::map<std::string, Task> tasks;
-  std::map<std::string, Chain> chains;
-  for (size_t i = 0; i < graph_.operations.size(); ++i) {
-    if (given(i) != nullptr) continue;
-    try {
-      if (!stays(i)) {
-        for (Task& task : make_tasks(graph_, i, placements_, config_, options_)) {
-          std::string key = search_key(task);
-          if (!memo_.tasks.contains(key)) tasks.emplace(std::move(key), std::move(task));
-        }
-      }
-      for (size_t links = 2; links <= kMostLinks && may_chain(i, links); ++links) {
-        if (stays(i + links - 1)) continue;
-        auto chain = make_chain(graph_, i, links, placements_, config_, options_);
-        if (!chain) continue;
-        std::string key = search_key(*chain);
-        if (!memo_.chains.contains(key)) chains.emplace(std::move(key), std::move(*chain));
-      }
-    } catch (const Error&) {  // run() says why
-    }
-  }
-  std::vector<std::pair<const std::string, Task>*> single;
-  std::vector<std::pair<const std::string, Chain>*> several;
-  for (auto& entry : tasks) single.push_back(&entry);
-  for (auto& entry : chains) several.push_back(&entry);
-  std::vector<std::optional<Found<Schedule>>> schedules(single.size());
-  std::vector<std::optional<Found<ChainPlan>>> plans(several.size());
-  at_once(hands_.size(), several.size() + single.size(), [&](size_t item, size_t hand) {
-    try {
-      if (item < several.size())
-        plans[item] = search_chain(several[item]->second, nullptr, several[item]->first, nullptr, hands_[hand]);
-      else
-        schedules[item - several.size()] =
-            search(single[item - several.size()]->second, single[item - several.size()]->first, hands_[hand]);
-    } catch (const Error&) {
-    }
-  });
-  for (size_t k = 0; k < single.size(); ++k) {
-    if (schedules[k]) memo_.tasks.emplace(single[k]->first, std::move(*schedules[k]));
-  }
-  for (size_t k = 0; k < several.size(); ++k) {
-    if (plans[k]) memo_.chains.emplace(several[k]->first, std::move(plans[k]));
-  }
 }
 
 std::vector<Unit> Planner::run() {

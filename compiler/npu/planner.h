@@ -116,8 +116,8 @@ class Planner {
   const schedule::LayerSchedule* given(size_t operation) const;
   /// The number of a piece of the log; one that an earlier plan of the same graph has opened is taken up again.
   size_t open_piece(size_t first, size_t count, size_t nest, size_t nests);
-  /// Notes a candidate of the piece without a replay; its number.
-  size_t note(SearchLog::Piece& piece, std::string text, const schedule::Cost& estimated) const;
+  /// A candidate for the log, without a replay.
+  SearchLog::Candidate candidate(std::string text, const schedule::Cost& estimated) const;
   /// Who looks for candidates and judges them; those that do so at once are not the same.
   struct Hand {
     std::unique_ptr<schedule::Searcher> searcher;
@@ -125,6 +125,8 @@ class Planner {
   };
   /// What a unit costs, or another in its place: of the whole unit as it is given.
   using Costs = std::function<std::optional<schedule::Cost>(const Unit&)>;
+  /// How a unit is settled: between its neighbours, between those that have changed since, or by the whole stream.
+  enum class Look { kFirst, kAgain, kWhole };
   /// Replays the noted candidate; its score.
   template <typename Plan>
   double judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan, Hand& hand,
@@ -135,11 +137,46 @@ class Planner {
   template <typename Replay>
   std::optional<schedule::Cost> remembered(std::optional<uint32_t> subject, const std::string& plan, Replay&& replay);
 
+  /// Candidates of a piece of work, and how far they have been judged.
+  template <typename Plan>
+  struct Contest {
+    struct Layout {
+      std::vector<const schedule::Nest*> nests;
+      std::vector<schedule::Ranked<Plan>> plans;
+      std::vector<SearchLog::Candidate> candidates;  // of the plans
+      std::vector<std::pair<Choice<Plan>, double>> judged;
+      size_t next = 0;       // of the plans
+      int64_t replayed = 0;  // instructions
+    };
+    std::vector<Layout> layouts;
+    /// The least scores, by the searcher's model and by the judge.
+    double estimated() const;
+    double least() const;
+    bool whole() const;
+  };
+  class Rivals;
+  struct Ahead;
+
   std::vector<Ranked> choose(const Task& task, SearchLog::Piece& piece);
   Found<schedule::Schedule> search(const Task& task, const std::string& key, Hand& hand);
+  Contest<schedule::Schedule> contest(const Task& task, Hand& hand) const;
+  Contest<schedule::ChainPlan> contest(const Chain& chain, Hand& hand, const schedule::ChainTile* tile = nullptr,
+                                       std::string* reason = nullptr) const;
+  /// Judges the candidates that are next, until more than `most` instructions of a layout have been replayed.
+  template <typename Work, typename Plan>
+  void judge_on(const Work& work, Contest<Plan>& contest, int64_t most, const std::string& key, Hand& hand);
+  static Found<schedule::Schedule> found(Contest<schedule::Schedule> contest);
+  static Found<schedule::ChainPlan> found(Contest<schedule::ChainPlan> contest);
   /// Searches of all operations and chains that the memo does not know, on all hands; those that fail are left to
-  /// run(), which knows whether anybody asks for them.
+  /// run(), which knows whether anybody asks for them. What is far behind other cuts of the same operations is not
+  /// judged, or not all of it.
   void search_ahead();
+  Ahead ahead() const;
+  template <typename Score>
+  Rivals rivals(const Ahead& all, Score&& score) const;
+  /// Lets those go on to be judged that are not far behind by their estimates, then those that may be in the best cut.
+  void leave_far_chains(Ahead& all) const;
+  void leave_behind(Ahead& all) const;
   schedule::Schedule legal(const Task& task, const schedule::Schedule& given) const;
   Unit single(size_t i);
   Unit written(size_t i);
@@ -148,9 +185,6 @@ class Planner {
   Unit given_chain(size_t i, const schedule::ChainSchedule& given);
   std::optional<Found<schedule::ChainPlan>> search_chain(const Chain& chain, const schedule::ChainTile* tile,
                                                          const std::string& key, std::string* reason, Hand& hand);
-  Found<schedule::ChainPlan> judge_chain(const Chain& chain, const std::vector<const schedule::Nest*>& nests,
-                                         std::vector<schedule::Ranked<schedule::ChainPlan>> plans, Hand& hand,
-                                         std::optional<uint32_t> known);
   /// Whether scopes, options and given schedules allow a unit of so many operations.
   bool may_chain(size_t i, size_t links) const;
   bool stays(size_t i) const { return scopes_[i] == Scope::kChip; }
@@ -164,12 +198,12 @@ class Planner {
   /// All other ways to cover the operations from `first` to `end` by units that were offered.
   std::vector<std::vector<Place>> covers(size_t first, size_t end) const;
   /// Takes the strips that do best between the neighbours.
-  void choose_strips(Unit& unit, const Costs& cost);
+  void choose_strips(Unit& unit, const Costs& cost, Look look);
   /// The unit cut into so many strips.
   void cut_into_strips(Unit& unit, int64_t strips) const;
   /// Settles one unit; whether another choice was made.
-  bool settle_at(std::vector<Unit>& units, size_t u);
-  bool settle_by(Unit& unit, const Costs& cost);
+  bool settle_at(std::vector<Unit>& units, size_t u, Look look);
+  bool settle_by(Unit& unit, const Costs& cost, Look look);
   /// Settles the last unit that the bus bounds by the whole stream: when its fetches come is decided far before it, and
   /// nothing behind it hides them.
   void polish(std::vector<Unit>& units, const MemoryPlan& plan);
@@ -196,7 +230,7 @@ class Planner {
   int64_t pushed(const std::vector<Unit>& units) const;
   /// Tries the other candidates in place of the unit's own.
   template <typename Plan, typename Of>
-  void pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost);
+  void pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost, Look look);
 
   const Graph& graph_;
   const isa::MachineConfig& config_;
@@ -232,6 +266,19 @@ std::optional<schedule::Cost> Planner::remembered(std::optional<uint32_t> subjec
   const std::optional<schedule::Cost> cost = replay(slots);
   if (cost) replays_->keep(*subject, plan, std::move(slots), *cost);
   return cost;
+}
+
+template <typename Plan>
+double Planner::judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan, Hand& hand,
+                      std::optional<uint32_t> known) {
+  heed_stop(options_);
+  candidate.replayed = remembered(known, known ? plan_key(plan) : "", [&](SlotLog& slots) {
+    const schedule::Cost cost = hand.judge->cost(subject, plan);
+    if (known) slots = static_cast<const LoggedLowering*>(subject.lowering)->slots();
+    return std::optional(cost);
+  });
+  candidate.score = goal_.score(*candidate.replayed, config_);
+  return candidate.score;
 }
 
 }  // namespace tessera::npu

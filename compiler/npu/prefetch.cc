@@ -162,17 +162,17 @@ int64_t Emitter::predicted(const Fetches& fetches, const Judge& judge) const {
 /// step may take longer than its engines work, as one of a few instructions that wait for each other: then the bus has
 /// more time than the step's own profile says. The stream without fetches tells how much, and the better way is tried
 /// again.
-std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, bool thorough) const {
+Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough, int64_t most) const {
   std::vector<Profile> profiles;
   profiles.reserve(steps_.size());
   for (const Step& step : steps_) profiles.push_back(profile_of(step.pushed));
-  if (!judge) return {place_apart(std::move(profiles), {}), 0};
+  if (!judge) return {place_apart(std::move(profiles), {})};
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
   if (!fetches) {
     Fetches none = place_apart(std::move(profiles), {});
     const int64_t cycles = predicted(none, judge);
-    return {std::move(none), cycles};
+    return {std::move(none), cycles, cycles};
   }
   std::array<Fetches, 2> first;
   // The first of those with the least cycles is taken.
@@ -186,18 +186,21 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, b
   };
   std::array<int64_t, 2> cycles{};
   emit::Prediction timed;
-  at_once(kAtOnce, first.size() + (thorough ? 1 : 0), [&](size_t k, size_t) {
-    if (k < first.size()) {
-      first[k] = k == 0 ? place_apart(profiles, {}) : place_together(profiles, {});
-      cycles[k] = predicted(first[k], judge);
-      return;
-    }
+  const auto time_bare = [&] {
     const Timeline bare = joined({});
     timed = judge(bare.works, bare.steps, steps_.size());
+  };
+  const bool bounded = most < std::numeric_limits<int64_t>::max();
+  at_once(kAtOnce, first.size() + (thorough && !bounded ? 1 : 0), [&](size_t k, size_t) {
+    if (k == first.size()) return time_bare();
+    first[k] = k == 0 ? place_apart(profiles, {}) : place_together(profiles, {});
+    cycles[k] = predicted(first[k], judge);
   });
   take(first[0], cycles[0]);
   const auto place = take(first[1], cycles[1]) ? &Emitter::place_together : &Emitter::place_apart;
-  if (!thorough) return {std::move(best), least};
+  const int64_t seen = least;
+  if (!thorough || seen > most) return {std::move(best), least, seen};
+  if (bounded) time_bare();
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
   constexpr std::array<Pieces, 3> kPieces = {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}};
   std::array<Fetches, kPieces.size()> others;
@@ -207,7 +210,11 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge, b
     takes[k] = predicted(others[k], judge);
   });
   for (size_t k = 0; k < others.size(); ++k) take(others[k], takes[k]);
-  return {std::move(best), least};
+  return {std::move(best), least, seen};
+}
+
+int64_t Emitter::glance(bool prefetch, const Judge& judge) const {
+  return prefetch ? best_fetches(judge, false).cycles : predicted(unmoved(), judge);
 }
 
 Emitter::Fetches Emitter::unmoved() const {
@@ -218,7 +225,7 @@ Emitter::Fetches Emitter::unmoved() const {
 }
 
 emit::Ordered Emitter::ordered(bool prefetch, emit::WorkPool& made) const {
-  Timeline line = joined(prefetch ? best_fetches(nullptr, false).first : unmoved());
+  Timeline line = joined(prefetch ? best_fetches(nullptr, false).fetches : unmoved());
   made = std::move(line.fetches);
   made.share(pool);
   return emit::in_order(line.works, line.layers, config);
@@ -228,14 +235,15 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
   Fetches fetches;
   int64_t least = 0;
   if (prefetch) {
-    std::tie(fetches, least) = best_fetches(judge, thorough);
+    Placed placed = best_fetches(judge, thorough);
+    const bool bounded = pushed() > kLong;
     const auto attempt = [&](auto change) {
       std::vector<Step> before = steps_;
       if (!(this->*change)()) return;
-      auto [other, takes] = best_fetches(judge, thorough);
-      if (takes < least) {
-        fetches = std::move(other);
-        least = takes;
+      Placed other = bounded ? best_fetches(judge, thorough, placed.first + placed.first / kAsGood)
+                             : best_fetches(judge, thorough);
+      if (other.cycles < placed.cycles) {
+        placed = std::move(other);
       } else {
         steps_ = std::move(before);
       }
@@ -244,6 +252,8 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
       attempt(&Emitter::hoist_factors);
       attempt(&Emitter::free_parameters);
     }
+    fetches = std::move(placed.fetches);
+    least = placed.cycles;
   } else {
     fetches = unmoved();
     if (judge) least = predicted(fetches, judge);

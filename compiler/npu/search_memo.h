@@ -30,8 +30,10 @@ struct Choice {
 template <typename Plan>
 struct Found {
   std::vector<SearchLog::Candidate> candidates;
-  std::vector<std::pair<Choice<Plan>, double>> best;
-  schedule::InputLayout layout;  // of a chain's first input
+  std::vector<std::pair<Choice<Plan>, double>> best;  // none: `why`
+  schedule::InputLayout layout;                       // of a chain's first input
+  std::string why;                                    // nobody has been judged
+  bool whole = true;                                  // false: beside other cuts it was not worth judging all
 };
 
 /// For one machine and one set of options: what was found for others is not found here.

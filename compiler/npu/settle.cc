@@ -23,6 +23,12 @@ constexpr int64_t kPolished = 30000;
 /// Instructions up to which it then has all ways to place fetches.
 constexpr int64_t kThorough = 9000;
 
+/// At a second look candidates are tried again whose score between the neighbours was so many times the best one's.
+constexpr double kNear = 1.01;
+/// Instructions between the neighbours above which borders count little: other numbers of strips than none are not
+/// tried.
+constexpr int64_t kFewBorders = 3000;
+
 /// What was chosen for a unit, and how its candidates did.
 struct Choices {
   std::vector<Schedule> schedules;
@@ -49,9 +55,22 @@ std::string choice_key(const Unit& unit) {
 }  // namespace
 
 template <typename Plan, typename Of>
-void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost) {
+void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost, Look look) {
   if (others.empty()) return;
   SearchLog::Piece& piece = log_.pieces[unit.piece];
+  // At a second look those have their scores between neighbours that were alike.
+  std::vector<bool> asked(others.size(), true);
+  if (look == Look::kAgain && !short_) {
+    const auto first = [&](size_t candidate) { return piece.candidates[candidate].score_in_place; };
+    std::optional<double> least = first(unit.candidate);
+    for (const auto& other : others) {
+      if (const auto known = first(other.candidate); least && known) least = std::min(*least, *known);
+    }
+    for (size_t k = 0; least && k < others.size(); ++k) {
+      const std::optional<double> known = first(others[k].candidate);
+      asked[k] = !known || *known <= kNear * *least;
+    }
+  }
   const auto score = [&](size_t candidate, const Cost& of) {
     const double value = goal_.score(of, config_);
     piece.candidates[candidate].score_in_place = value;
@@ -61,7 +80,7 @@ void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, 
   std::vector<std::optional<Cost>> costs(others.size() + 1);
   std::atomic<int64_t> own = 0, ended = 0;
   at_once(hands_.size(), costs.size(), [&](size_t k, size_t) {
-    if (ended + own > kReplayed) return;
+    if (ended + own > kReplayed || (k > 0 && !asked[k - 1])) return;
     Unit other = unit;
     if (k > 0) plan_of(other) = others[k - 1].plan;
     costs[k] = cost(other);
@@ -75,6 +94,7 @@ void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, 
   int64_t replayed = costs[0]->instructions;
   for (size_t k = 0; k < others.size(); ++k) {
     auto& [plan, candidate] = others[k];
+    if (!asked[k]) continue;
     if (replayed + costs[0]->instructions > kReplayed) return;
     const Cost& other = costs[k + 1].value();
     replayed += other.instructions;
@@ -101,23 +121,22 @@ void Planner::cut_into_strips(Unit& unit, int64_t strips) const {
   }
 }
 
-void Planner::choose_strips(Unit& unit, const Costs& cost) {
+void Planner::choose_strips(Unit& unit, const Costs& cost, Look look) {
   const int64_t before = unit.chain ? unit.chain->plan.tile.strips : unit.schedules.front().strips;
   if (before == 0 || given(unit.first) != nullptr) return;
+  const std::optional<Cost> own = cost(unit);
+  if (!own) return;  // the judge looks at no streams
+  const bool few = look != Look::kWhole && own->instructions > kFewBorders;
   std::vector<int64_t> all = {before};
   std::copy_if(std::begin(schedule::kStrips), std::end(schedule::kStrips), std::back_inserter(all),
-               [&](int64_t strips) { return strips != before; });
+               [&](int64_t strips) { return strips != before && (!few || strips == 0); });
   std::vector<std::optional<Cost>> costs(all.size());
-  at_once(hands_.size(), all.size(), [&](size_t k, size_t) {
-    if (k == 0) {
-      costs[0] = cost(unit);
-      return;
-    }
+  costs[0] = own;
+  at_once(hands_.size(), all.size() - 1, [&](size_t k, size_t) {
     Unit other = unit;
-    cut_into_strips(other, all[k]);
-    costs[k] = cost(other);
+    cut_into_strips(other, all[k + 1]);
+    costs[k + 1] = cost(other);
   });
-  if (!costs[0]) return;  // the judge looks at no streams
   size_t best = 0;
   for (size_t k = 1; k < all.size(); ++k) {
     if (goal_.score(costs[k].value(), config_) < goal_.score(*costs[best], config_)) best = k;
@@ -129,7 +148,7 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
   placed_ = &plan.placements;
   known_.clear();
   std::vector<bool> changed(units.size() + 1, false);
-  for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u);
+  for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u, Look::kFirst);
   look_again(units, plan, changed);
   polish(units, plan);
   for (const Unit& unit : units) {
@@ -139,19 +158,19 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
   }
 }
 
-bool Planner::settle_at(std::vector<Unit>& units, size_t u) {
-  return settle_by(units[u],
-                   [&](const Unit& unit) { return cost_of(between(units, u - std::min<size_t>(u, 1), u + 2, &unit)); });
+bool Planner::settle_at(std::vector<Unit>& units, size_t u, Look look) {
+  const auto cost = [&](const Unit& unit) { return cost_of(between(units, u - std::min<size_t>(u, 1), u + 2, &unit)); };
+  return settle_by(units[u], cost, look);
 }
 
-bool Planner::settle_by(Unit& unit, const Costs& cost) {
+bool Planner::settle_by(Unit& unit, const Costs& cost, Look look) {
   if (unit.code) return false;
   const std::string before = choice_key(unit);
   if (unit.chain)
-    pick(unit, [](Unit& of) -> ChainPlan& { return of.chain->plan; }, unit.plans, cost);
+    pick(unit, [](Unit& of) -> ChainPlan& { return of.chain->plan; }, unit.plans, cost, look);
   else if (unit.tasks.size() == 1)
-    pick(unit, [](Unit& of) -> Schedule& { return of.schedules.front(); }, unit.others, cost);
-  choose_strips(unit, cost);
+    pick(unit, [](Unit& of) -> Schedule& { return of.schedules.front(); }, unit.others, cost, look);
+  choose_strips(unit, cost, look);
   return choice_key(unit) != before;
 }
 
@@ -165,7 +184,7 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
     if (unit.chain) first.back().plan = unit.chain->plan;
   }
   for (size_t u = 0; u < units.size(); ++u)
-    changed[u] = (changed[u + 1] || (u > 0 && changed[u - 1])) && settle_at(units, u);
+    changed[u] = (changed[u + 1] || (u > 0 && changed[u - 1])) && settle_at(units, u, Look::kAgain);
   const Cost now = finished(between(units, 0, units.size()), plan, kAsCompiled).value();
   if (now.cycles <= known->cycles && goal_.score(now, config_) < goal_.score(*known, config_)) return;
   for (size_t u = 0; u < units.size(); ++u) {
@@ -181,7 +200,9 @@ void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
   if (!replays()) return;
   const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
   if (last != units.rend())
-    settle_by(*last, [&](const Unit& unit) { return whole(between(units, 0, units.size(), &unit), plan, kPolished); });
+    settle_by(
+        *last, [&](const Unit& unit) { return whole(between(units, 0, units.size(), &unit), plan, kPolished); },
+        Look::kWhole);
 }
 
 bool Planner::bound_by_bus(const Unit& unit) const {

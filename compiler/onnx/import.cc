@@ -5,8 +5,6 @@
 #include "compiler/onnx/import.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -17,6 +15,7 @@
 
 #include "compiler/nn/expand_operators.h"
 #include "compiler/nn/inference.h"
+#include "compiler/onnx/node_order.h"
 #include "compiler/onnx/tensor_decode.h"
 
 namespace tessera::onnx {
@@ -33,22 +32,10 @@ constexpr const char* kNchwcDomain = "com.microsoft.nchwc";
 constexpr int kOldestOpset = 1;
 constexpr int kNewestOpset = 28;
 constexpr int kOverridableIr = 4;
-/// Nesting of subgraphs and functions; beyond it a model is refused before the stack is.
-constexpr int kMaxDepth = 64;
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
 
 std::string canonical_domain(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
-
-/// "node 'name' (Op)": an unnamed node is called after its first output.
-std::string display_name(const NodeProto& node) {
-  if (!node.name().empty()) return node.name();
-  for (const std::string& output : node.output()) {
-    if (!output.empty()) return output;
-  }
-  return node.op_type();
-}
-std::string describe(const NodeProto& node) { return "node '" + display_name(node) + "' (" + node.op_type() + ")"; }
 
 /// Up to three of `names` that share the longest part with `name`, for "did you mean".
 std::string nearest(const std::string& name, const std::vector<std::string>& names) {
@@ -62,92 +49,6 @@ std::string nearest(const std::string& name, const std::vector<std::string>& nam
   std::string text;
   for (size_t i = 0; i < ranked.size() && i < 3; ++i) text += (i == 0 ? "'" : ", '") + ranked[i].second + "'";
   return text;
-}
-
-/// Names that a node uses, those that its subgraphs take from outside included.
-void collect_uses(const NodeProto& node, std::set<std::string>& uses, int depth) {
-  if (depth > kMaxDepth) fail(describe(node) + ": subgraphs nest deeper than " + std::to_string(kMaxDepth));
-  for (const std::string& input : node.input()) {
-    if (!input.empty()) uses.insert(input);
-  }
-  auto add_graph = [&](const GraphProto& graph) {
-    std::set<std::string> inner;
-    for (const NodeProto& n : graph.node()) collect_uses(n, inner, depth + 1);
-    for (const auto& output : graph.output()) inner.insert(output.name());
-    for (const auto& input : graph.input()) inner.erase(input.name());
-    for (const auto& tensor : graph.initializer()) inner.erase(tensor.name());
-    for (const auto& tensor : graph.sparse_initializer()) inner.erase(tensor.values().name());
-    for (const NodeProto& n : graph.node()) {
-      for (const std::string& output : n.output()) inner.erase(output);
-    }
-    uses.insert(inner.begin(), inner.end());
-  };
-  for (const AttributeProto& attribute : node.attribute()) {
-    if (attribute.has_g()) add_graph(attribute.g());
-    for (const GraphProto& graph : attribute.graphs()) add_graph(graph);
-  }
-}
-
-/// Indices of nodes such that producers precede consumers, as near to the file's order as possible. Refuses cycles and
-/// values produced twice.
-std::vector<int> sort_nodes(const RepeatedPtrField<NodeProto>& nodes, const std::string& where) {
-  std::unordered_map<std::string, int> producer;
-  for (int i = 0; i < nodes.size(); ++i) {
-    for (const std::string& output : nodes[i].output()) {
-      if (output.empty()) continue;
-      auto [it, inserted] = producer.emplace(output, i);
-      if (!inserted) {
-        fail(describe(nodes[i]) + ": produces '" + output + "', which " + describe(nodes[it->second]) +
-             " produces already; each value of " + where + " must have one producer");
-      }
-    }
-  }
-  std::vector<std::vector<int>> consumers(static_cast<size_t>(nodes.size()));
-  std::vector<std::vector<int>> producers(static_cast<size_t>(nodes.size()));
-  std::vector<int> missing(static_cast<size_t>(nodes.size()), 0);
-  for (int i = 0; i < nodes.size(); ++i) {
-    std::set<std::string> uses;
-    collect_uses(nodes[i], uses, 0);
-    for (const std::string& use : uses) {
-      auto it = producer.find(use);
-      if (it == producer.end()) continue;
-      consumers[static_cast<size_t>(it->second)].push_back(i);
-      producers[static_cast<size_t>(i)].push_back(it->second);
-      ++missing[static_cast<size_t>(i)];
-    }
-  }
-  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
-  for (int i = 0; i < nodes.size(); ++i) {
-    if (missing[static_cast<size_t>(i)] == 0) ready.push(i);
-  }
-  std::vector<int> order;
-  while (!ready.empty()) {
-    int i = ready.top();
-    ready.pop();
-    order.push_back(i);
-    for (int consumer : consumers[static_cast<size_t>(i)]) {
-      if (--missing[static_cast<size_t>(consumer)] == 0) ready.push(consumer);
-    }
-  }
-  if (static_cast<int>(order.size()) == nodes.size()) return order;
-  // Walk backwards along unsatisfied producers until a node repeats: that is a cycle.
-  int at =
-      static_cast<int>(std::find_if(missing.begin(), missing.end(), [](int m) { return m > 0; }) - missing.begin());
-  std::vector<int> path;
-  while (std::find(path.begin(), path.end(), at) == path.end()) {
-    path.push_back(at);
-    for (int p : producers[static_cast<size_t>(at)]) {
-      if (missing[static_cast<size_t>(p)] > 0) {
-        at = p;
-        break;
-      }
-    }
-  }
-  std::string text;
-  auto start = std::find(path.begin(), path.end(), at);
-  for (auto it = path.rbegin(); it != std::make_reverse_iterator(start); ++it)
-    text += "'" + display_name(nodes[*it]) + "' -> ";
-  fail(where + " has a cycle: " + text + "'" + display_name(nodes[path.back()]) + "'; an ONNX graph must be acyclic");
 }
 
 /// Text of a type in ONNX's notation, as the attribute `type` of Optional and SequenceEmpty-like operators carries it.
