@@ -109,15 +109,15 @@ def test_depthwise_weights_are_constants_or_come_from_dram():
         assert (both(x, weights, config=config) == wanted).all()
 
 
-def test_attention_leaves_nothing_but_the_vector_unit():
-    """Scores stay on the chip, and products and transfers hide behind the rows."""
+def test_attention_leaves_nothing_but_the_products():
+    """Scores stay on the chip, and rows and transfers hide behind the products."""
     shape = (3, 197, 64)
     rng = np.random.default_rng(3)
     arrays = [rng.integers(-128, 128, one).astype(np.int8) for one in (shape, shape, (3, 64, 197))]
-    session = example("attention").attention.build(*arrays, config="npu256t", rows=32, lag=1).session("sysc")
+    session = example("attention").attention.build(*arrays, config="npu256t", rows=42, lag=2).session("sysc")
     session.run(None, dict(zip(("query", "key", "value"), arrays, strict=True)))
     stats = session.stats()
-    assert stats["cycles"] <= 1.07 * sum(layer["alu_cycles"] for layer in stats["layers"])
+    assert stats["cycles"] <= 1.05 * sum(layer["gemm_cycles"] for layer in stats["layers"])
     tensors = 3 * 64 * (197 + 197 + 208 + 197)  # rows of the transposed values are padded to whole entries
     moved = stats["dram_read_bytes"] + stats["dram_write_bytes"] - 64 * stats["instructions"]
     assert tensors <= moved <= tensors + 8192
