@@ -224,7 +224,7 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "assign map_done = (both ? rest_q && state_q == Walk : !is_max && running_q && final_row_q) && fetched_all_q &&",
+        "assign map_done = (both ? rest_q && state_q == Walk : !is_max && running_q && final_row_q) &&",
         "final_row_q",
         "1'b1",
         "rows ended with vectors not read",
