@@ -98,9 +98,8 @@ TEST(Config, FilesOfEarlierForms) {
   expected.name = "machine";
   EXPECT_EQ(expected.second_lanes, 4);
   expected.raster_pairs = 0;
-  for (const char* more :
-       {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n", "packed_weights = 0\n",
-        "raster_pairs = 0\n"}) {
+  for (const char* more : {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n",
+                           "packed_weights = 0\n", "raster_pairs = 0\n"}) {
     EXPECT_EQ(parse_config(first + more, "c.toml"), expected) << more;
   }
   std::string narrow = first;
