@@ -98,9 +98,8 @@ TEST(Config, FilesOfEarlierForms) {
   expected.name = "machine";
   EXPECT_EQ(expected.second_lanes, 4);
   expected.raster_pairs = 0;
-  for (const char* more :
-       {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n", "packed_weights = 0\n",
-        "raster_pairs = 0\n"}) {
+  for (const char* more : {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n",
+                           "packed_weights = 0\n", "raster_pairs = 0\n"}) {
     EXPECT_EQ(parse_config(first + more, "c.toml"), expected) << more;
   }
   std::string narrow = first;
@@ -123,8 +122,7 @@ TEST(Config, RefusesSizes) {
   EXPECT_EQ(message(replaced("axi_bytes = 8", "axi_bytes = 8\npacked_weights = 2")),
             "configuration npu64: packed_weights = 2 must be in 0..1");
   const auto pairs = [](const std::string& from, const std::string& to) {
-    std::string toml = replaced(from, to);
-    return toml.replace(toml.find("raster_pairs = 0"), 16, "raster_pairs = 1");
+    return replaced(from, to) + "raster_pairs = 1\n";
   };
   EXPECT_EQ(message(pairs("axi_bytes = 8", "axi_bytes = 16")),
             "configuration npu64: raster_pairs = 1 needs batch * block_in = 8 to be at least axi_bytes = 16");

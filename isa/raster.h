@@ -19,7 +19,7 @@ struct Raster {
   int outer_loops = 0;                    // loops around the raster
   int x_loop = -1, y_loop = -1;           // which loop walks columns, rows; -1: none
 
-  bool pairs = false;                     // two vectors of a row enter at once wherever that saves a step
+  bool pairs = false;  // two vectors of a row enter at once wherever that saves a step
 
   uint32_t tap_rows() const { return rows - (results_y - 1) * stride_y; }
   uint32_t tap_cols() const { return cols - (results_x - 1) * stride_x; }

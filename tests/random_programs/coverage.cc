@@ -72,7 +72,8 @@ Names on_off(const char* name) { return {on(false, name), on(true, name)}; }
 
 }  // namespace
 
-Coverage::Coverage(const isa::MachineConfig& config) : axi_bytes_(config.axi_bytes), rows_(config.row_lanes > 0), pairs_(config.raster_pairs != 0) {
+Coverage::Coverage(const isa::MachineConfig& config)
+    : axi_bytes_(config.axi_bytes), rows_(config.row_lanes > 0), pairs_(config.raster_pairs != 0) {
   Names spaces, alu_spaces{"acc", "out"}, engines;
   for (int s = 0; s < isa::kSpaces; ++s) spaces.push_back(text(static_cast<isa::Space>(s)));
   for (int e = 0; e < isa::kEngines; ++e) engines.push_back(text(static_cast<isa::Engine>(e)));

@@ -263,8 +263,8 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed, boo
     ok = feeder.check(expected.fault) && on_time(program, expected.fault, moments, pairs) &&
          same(memories.acc, machine, isa::Space::kAcc) && ok;
     if (!ok) {
-      std::printf("gemm %dx%dx%d%s: batch %d of seed %llu fails\n", batch, block_in, block_out, pairs ? " in pairs" : "", n,
-                  static_cast<unsigned long long>(seed));
+      std::printf("gemm %dx%dx%d%s: batch %d of seed %llu fails\n", batch, block_in, block_out,
+                  pairs ? " in pairs" : "", n, static_cast<unsigned long long>(seed));
       return false;
     }
     instructions += program.size();
