@@ -369,7 +369,11 @@ def operands_header(isa, numbers):
             arguments += [f"i.{f.name}" for f in i.nest.padding]
             lines.append(f"  to.nest({', '.join(arguments)});")
         lines += [_guarded(o.when, _operand_call(o)) for o in i.operands]
-        loops = {"all": "to.iterations()", "outer": "to.results()", "raster": "gemm_steps(i, to.config() != nullptr && to.config()->raster_pairs != 0)"}
+        loops = {
+            "all": "to.iterations()",
+            "outer": "to.results()",
+            "raster": "gemm_steps(i, to.config() != nullptr && to.config()->raster_pairs != 0)",
+        }
         lines += [_guarded(w.when, f"to.{w.counts}({loops[w.loops]});") for w in i.work if not w.each]
         late = any(numbers.of_configuration(way.cycles) for way in i.latency)
         if i.latency:
