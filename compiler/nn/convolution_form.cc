@@ -44,7 +44,7 @@ std::optional<ConvolutionForm> ConvolutionForm::of(const ops::Node& node, const 
   form.each_ = x[1] / form.groups_;
   form.filters_ = form.transposed_ ? w[1] : w[0] / form.groups_;
   const ops::Window window = form.transposed_ ? ops::transposed_window(node, form.extents_, form.kernel_)
-                                              : ops::sliding_window(node, form.extents_, form.kernel_, false);
+                                              : ops::sliding_window(node, form.extents_, form.kernel_);
   form.step_ = window.strides;
   form.spacing_ = window.dilations;
   form.result_ = form.transposed_ ? window.input : window.output;
