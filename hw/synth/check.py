@@ -41,9 +41,10 @@ MEMORIES = {
     "tsr_queue.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_runs.loops": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_runs.iterations": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_rows.reciprocals": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
 }
 # Those that some machines do not have.
-OPTIONAL = {"tsr_window.odd_mem"}
+OPTIONAL = {"tsr_window.odd_mem", "tsr_rows.reciprocals"}
 # Memories that may become flip-flops, and up to how many words: below that they are cheaper than LUT RAM.
 FLIP_FLOPS = {"tsr_queue.mem": 4}
 # Pipelines written as memories, and what is kept of a few rows: LUT RAM or flip-flops, what Yosys finds cheaper.
