@@ -159,9 +159,10 @@ void validate(const MachineConfig& config) {
   in_range("raster_pairs", config.raster_pairs, 0, 1);
   if (config.raster_pairs != 0 && config.inp_entry_bytes() < config.axi_bytes) {
     fail(where + "raster_pairs = 1 needs batch * block_in = " + std::to_string(config.inp_entry_bytes()) +
-         " to be at least axi_bytes = " + std::to_string(config.axi_bytes));
+         " to be at least axi_bytes = " + std::to_string(config.axi_bytes) + "; leave it out");
   }
-  if (config.raster_pairs != 0 && config.block_in < 8) fail(where + "raster_pairs = 1 needs block_in to be at least 8");
+  if (config.raster_pairs != 0 && config.block_in < 8)
+    fail(where + "raster_pairs = 1 needs block_in to be at least 8; leave it out");
   for (Space space : {Space::kInp, Space::kWgt, Space::kAcc, Space::kOut, Space::kParam}) {
     const std::string name = std::string(to_string(space)) + "_bytes";
     const int64_t bytes = config.space_bytes(space);

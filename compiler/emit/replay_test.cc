@@ -97,6 +97,7 @@ TEST(Replay, PackedLoads) {
         isa::MachineConfig config = isa::find_config("npu256");
         config.axi_bytes = bus;
         config.packed_weights = 1;
+        config.raster_pairs = 0;
         std::vector<isa::Instruction> program = runs_of<isa::Load>(config.packed_entry_bytes());
         auto& load = std::get<isa::Load>(program.front());
         load.packed = true;

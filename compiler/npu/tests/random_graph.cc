@@ -64,6 +64,7 @@ isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int o
   config.acc_bytes = acc * config.acc_entry_bytes();
   config.out_bytes = outs * config.out_entry_bytes();
   config.param_bytes = params * config.param_entry_bytes();
+  config.raster_pairs = in >= 8 && config.inp_entry_bytes() >= config.axi_bytes;
   isa::validate(config);
   return config;
 }
