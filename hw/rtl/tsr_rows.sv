@@ -654,11 +654,11 @@ module tsr_rows #(
   always_comb begin
     hazard = ways_q == WayBits'(UnderWay);
     for (int unsigned w = 0; w < UnderWay; w++) begin
-      if (WayBits'(w) < ways_q && meets_q[w] && map.src == map.dst) hazard = 1'b1;
+      if (WayBits'(w) < ways_q && meets_q[w]) hazard = 1'b1;
     end
   end
   always_ff @(posedge clk_i) begin
-    for (int unsigned w = 0; w < UnderWay; w++) meets_q[w] <= way_q[w] == src_addr_o;
+    for (int unsigned w = 0; w < UnderWay; w++) meets_q[w] <= map.src == map.dst && way_q[w] == src_addr_o;
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
