@@ -203,7 +203,7 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "meets_q[w] && map.src == map.dst) hazard = 1'b1;",
+        "meets_q[w]) hazard = 1'b1;",
         "1'b1",
         "1'b0",
         "rows read what they have not written yet",
