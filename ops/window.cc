@@ -82,8 +82,9 @@ Window placed(const Node& node, const Shape& input, const Shape& kernel, Roundin
     const int64_t room = extent + window.pads_begin[i] + window.pads_end[i] - window.span(i);
     if (room < 0 && (rounding == Rounding::kConvolution || -room >= stride)) {
       if (extent > 0)
-        node.fail(ErrorCode::kInvalidModel,
-                  "the kernel " + to_string(kernel) + " is larger than the padded input " + to_string(input));
+        node.fail(ErrorCode::kInvalidModel, "the kernel " + to_string(kernel) + " with dilations " +
+                                                to_string(window.dilations) + " is larger than the padded input " +
+                                                to_string(input));
       window.output[i] = 0;
       continue;
     }

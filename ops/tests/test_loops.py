@@ -67,7 +67,7 @@ def test_axis_sums():
         ("Requantise", {}, [np.ones(3, np.float32), np.ones(1, np.float32)], "X has element type float"),
         ("Pairs", {"table": np.zeros(256, np.int8)}, [np.ones(3, np.int8)] * 2, "has 65,536 bytes"),
         ("WindowSum", {"kernel_shape": [9]}, [np.ones((1, 1, 4), np.int8)], "WindowSum"),
-        ("WindowSum", {"kernel_shape": [2]}, [np.ones((1, 4), np.int8)], "differ in rank"),
+        ("WindowSum", {"kernel_shape": [2]}, [np.ones((1, 4), np.int8)], "must have at least rank 3"),
         ("AxisSum", {"axes": [2]}, [np.ones((1, 4), np.int8)], "axis"),
     ],
 )
