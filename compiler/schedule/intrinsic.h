@@ -47,7 +47,8 @@ struct Demand {
 };
 
 /// One tile, its operands in the scratchpads. Input: [n][row][column][chunk][block], or [n][row][chunk][block][column]
-/// where it is `planar`; result and sums that stand for it: [n][oh][ow][chunk][block]; weights: in the intrinsic's order.
+/// where it is `planar`; result and sums that stand for it: [n][oh][ow][chunk][block]; weights: in the intrinsic's
+/// order.
 struct TileView {
   const Nest& nest;
   Extents count;       // iterations of the tile
