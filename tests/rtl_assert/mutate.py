@@ -201,13 +201,7 @@ MUTANTS = [
         "!reducing",
         "rows read channels that they have not",
     ),
-    (
-        "tsr_rows",
-        "meets_q[w]) hazard = 1'b1;",
-        "1'b1",
-        "1'b0",
-        "rows read what they have not written yet",
-    ),
+    ("tsr_rows", "meets_q[w]) hazard = 1'b1;", "1'b1", "1'b0", "rows read what they have not written yet"),
     (
         "tsr_rows",
         "assign result_target = (both ? target_read : run_target_q) + target_step;",
