@@ -6,6 +6,7 @@ Runtime."""
 import json
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tessera.quantization import sizes
@@ -333,3 +334,45 @@ def test_a_float_input_of_tokens_is_no_sound():
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (port,) = ports_of(model)
     assert port.whole and sizes.find(model, [port]) == {"x": [1, 128]}
+
+
+def test_a_loop_whose_state_grows():
+    """As decoders of tables are exported: a scalar stands in for the first state, which then grows by a row a step."""
+    rng = np.random.default_rng(8)
+    w = numpy_helper.from_array(rng.uniform(-0.5, 0.5, (16, 16)).astype(np.float32), "w")
+    ones = numpy_helper.from_array(np.array([1, 16], np.int64), "row_shape")
+    nodes = [
+        helper.make_node("MatMul", ["h", "w"], ["p"], "product"),
+        helper.make_node("Tanh", ["p"], ["h_next"], "tanh"),
+        helper.make_node("Gather", ["x", "k"], ["row"], "row", axis=0),
+        helper.make_node("Add", ["h_next", "row"], ["h_out"], "add"),
+        helper.make_node("Reshape", ["h_out", "row_shape"], ["flat"], "flat"),
+        helper.make_node("Equal", ["k", "none"], ["first"], "first"),
+        helper.make_node(
+            "If",
+            ["first"],
+            ["seen_out"],
+            "grow",
+            then_branch=helper.make_graph(
+                [helper.make_node("Identity", ["flat"], ["t"], "begin")], "then", [], [VALUE("t", 1, None)]
+            ),
+            else_branch=helper.make_graph(
+                [helper.make_node("Concat", ["seen", "flat"], ["e"], "more", axis=0)], "else", [], [VALUE("e", 1, None)]
+            ),
+        ),
+        helper.make_node("Identity", ["go"], ["go_on"], "go_on"),
+    ]
+    takes = [VALUE("k", TensorProto.INT64, []), VALUE("go", TensorProto.BOOL, [])]
+    states = [VALUE("h", 1, [1, 16]), onnx.ValueInfoProto(name="seen", type=VALUE("seen", 1, None).type)]
+    results = [VALUE("go_on", TensorProto.BOOL, []), VALUE("h_out", 1, None), VALUE("seen_out", 1, None)]
+    body = helper.make_graph(nodes, "body", [*takes, *states], results)
+    loop = helper.make_node("Loop", ["trips", "", "h0", "start"], ["last", "all"], "loop", body=body)
+    held = [w, ones, numpy_helper.from_array(np.int64(5), "trips"), numpy_helper.from_array(np.int64(0), "none")]
+    held += [
+        numpy_helper.from_array(np.zeros((1, 16), np.float32), "h0"),
+        numpy_helper.from_array(np.float32(0), "start"),
+    ]
+    outputs = [VALUE("last", 1, None), VALUE("all", 1, None)]
+    graph = helper.make_graph([loop], "g", [VALUE("x", 1, [5, 1, 16])], outputs, held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    on_the_npu(model, [{"x": rng.normal(size=(5, 1, 16)).astype(np.float32)} for _ in range(8)], 20)

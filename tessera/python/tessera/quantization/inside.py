@@ -9,16 +9,17 @@ import dataclasses
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from . import sizes
 from .data import ports_of
 from .graph import Graph, bodies, defined, extent_of, graphs_of, is_onnx, name_apart, names_of, unique
-from .measure import observed
+from .measure import observed, session
 from .recurrent import is_cell, is_direction
 
 MOST_SAMPLES = 64
 MOST_ITERATIONS = 8  # of a loop that a sample gives
+MOST_STEPS = 64  # of a loop that is run step by step
 SECONDS = 5.0  # of looking for sizes
 MOST_BYTES = 1 << 28  # of the samples of a branch
 
@@ -77,7 +78,7 @@ def samples_of(model, body, data):
     would give it."""
     data = data.limited(MOST_SAMPLES if data.limit is None else min(MOST_SAMPLES, data.limit))
     found, others, held = [], [], 0
-    for taken, sample in (_of_branch if body.node.op_type == "If" else _of_loop)(model, body, data):
+    for taken, sample in (_of_branch if body.node.op_type == "If" else _of_iterations)(model, body, data):
         (found if taken else others).append(sample)
         held += sum(value.nbytes for value in sample.values())
         if held > MOST_BYTES:
@@ -98,6 +99,47 @@ def _of_branch(model, body, data):
     for values in _runs(model, [condition, *body.reads], data):
         taken = bool(np.asarray(values[condition]).reshape(-1)[0]) == (body.which == "then_branch")
         yield taken, {name: np.asarray(values[name]) for name in body.reads}
+
+
+def _of_iterations(model, body, data):
+    try:
+        yield from _of_loop(model, body, data)
+    except Exception as e:  # ONNX Runtime stacks no states that change their shape
+        if body.node.op_type != "Loop" or "Inconsistent shape" not in str(e):
+            raise
+        samples = list(_of_steps(model, body, data))
+        ranks = [tuple(np.ndim(sample[name]) for name in sorted(sample)) for _, sample in samples]
+        usual = max(ranks, key=ranks.count, default=None)  # a first state may be a stand-in of another rank
+        yield from (sample for sample, rank in zip(samples, ranks) if rank == usual)
+
+
+def _of_steps(model, body, data):
+    """What each iteration of a Loop takes, by running its body step after step."""
+    held = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    inputs, results = [value.name for value in body.graph.input], [value.name for value in body.graph.output]
+    operands, run = list(body.node.input), None
+    for values in _runs(model, [*filter(None, operands), *body.reads], data):
+        values = {**held, **values}
+        states = [np.asarray(values[name]) for name in operands[2:]]
+        outside = {name: np.asarray(values[name]) for name in body.reads}
+        most = int(np.asarray(values[operands[0]]).reshape(-1)[0]) if operands[0] else MOST_STEPS
+        goes_on = not operands[1] or bool(np.asarray(values[operands[1]]).reshape(-1)[0])
+        taken = []
+        while goes_on and len(taken) < min(most, MOST_STEPS):
+            step = [np.asarray(len(taken), np.int64), np.asarray(goes_on), *states]
+            taken.append({**outside, **dict(zip(inputs, step))})
+            if run is None:
+                run = session(_of_any_shape(model_of(model, body, taken)), optimise=False)
+            made = run.run(results, taken[-1])
+            goes_on, states = bool(np.asarray(made[0]).reshape(-1)[0]), made[1 : len(inputs) - 1]
+        for k in np.unique(np.linspace(0, len(taken) - 1, min(len(taken), MOST_ITERATIONS)).astype(int)):
+            yield True, taken[k]
+
+
+def _of_any_shape(model):
+    for value in model.graph.input:
+        value.type.tensor_type.ClearField("shape")
+    return model
 
 
 def _of_loop(model, body, data):
