@@ -14,12 +14,6 @@
 namespace tessera::testing {
 namespace {
 
-struct Mutant {
-  const char* module;
-  const char* line;
-  const char* assertion;
-};
-
 const std::vector<Mutant> kMutants = {
 #include "mutants.inc"
 };

@@ -7,4 +7,11 @@ namespace tessera::testing {
 /// The mutation that machines made from now on have, by the number that mutate.py gives it; 0 for none.
 extern int rtl_mutant;
 
+/// A mistake of mutate.py: in which module and line, and which assertion notices it.
+struct Mutant {
+  const char* module;
+  const char* line;
+  const char* assertion;
+};
+
 }  // namespace tessera::testing

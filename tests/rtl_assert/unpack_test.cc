@@ -21,12 +21,6 @@
 namespace tessera::testing {
 namespace {
 
-struct Mutant {
-  const char* module;
-  const char* line;
-  const char* assertion;
-};
-
 const std::vector<Mutant> kMutants = {
 #include "unpack_mutants.inc"
 };

@@ -102,6 +102,7 @@ def _of_branch(model, body, data):
 
 
 def _of_iterations(model, body, data):
+    """Of a Loop or Scan what its iterations take, whether its states keep their shapes or not."""
     try:
         yield from _of_loop(model, body, data)
     except Exception as e:  # ONNX Runtime stacks no states that change their shape
@@ -137,6 +138,7 @@ def _of_steps(model, body, data):
 
 
 def _of_any_shape(model):
+    """The model, changed: its inputs take any shape."""
     for value in model.graph.input:
         value.type.tensor_type.ClearField("shape")
     return model
