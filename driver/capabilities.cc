@@ -2,6 +2,8 @@
 // One read for each register.
 #include "driver/capabilities.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "isa/generated/registers.h"
 
@@ -33,6 +35,7 @@ isa::MachineConfig read_capabilities(const std::string& who, const ReadRegister&
       if (reg.parameter == key.name) key.set(found, read(reg.offset));
     }
   }
+  found.cores = std::max(found.cores, 1);
   for (const isa::ShippedConfig& shipped : isa::shipped_configs()) {
     isa::MachineConfig known = isa::parse_config(shipped.toml, std::string(shipped.name));
     found.name = known.name;

@@ -39,6 +39,8 @@ constexpr ConfigKey kKeys[] = {
     {"memory_parity", &M::memory_parity, nullptr},
     {"packed_weights", &M::packed_weights, nullptr},
     {"raster_pairs", &M::raster_pairs, nullptr},
+    {"cores", &M::cores, nullptr},
+    {"memory_axi_bytes", &M::memory_axi_bytes, nullptr},
 };
 /// What a file may leave out, and what it then is: parameters that are younger than the first configurations.
 struct Default {
@@ -51,9 +53,12 @@ constexpr Default kDefaults[] = {
     {"memory_parity", [](const MachineConfig&) { return 0; }},
     {"packed_weights", [](const MachineConfig&) { return 0; }},
     {"raster_pairs", [](const MachineConfig&) { return 0; }},
+    {"cores", [](const MachineConfig&) { return 1; }},
+    {"memory_axi_bytes", [](const MachineConfig&) { return 0; }},
 };
-// What to_toml leaves out at 0: the text of a machine without it stays what it was before there was such a parameter.
-constexpr std::string_view kSilentAtZero[] = {"memory_parity", "packed_weights", "raster_pairs"};
+// What to_toml leaves out at its default: the text of a machine without it stays what it was before there was such a
+// parameter.
+constexpr std::string_view kSilent[] = {"memory_parity", "packed_weights", "raster_pairs", "cores", "memory_axi_bytes"};
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
@@ -163,6 +168,11 @@ void validate(const MachineConfig& config) {
   }
   if (config.raster_pairs != 0 && config.block_in < 8)
     fail(where + "raster_pairs = 1 needs block_in to be at least 8; leave it out");
+  in_range("cores", config.cores, 1, kMostCores);
+  if (config.memory_axi_bytes != 0) {
+    if (config.cores == 1) fail(where + "memory_axi_bytes is for machines of several cores; leave it out");
+    power_of_two("memory_axi_bytes", config.memory_axi_bytes, config.axi_bytes, 128);
+  }
   for (Space space : {Space::kInp, Space::kWgt, Space::kAcc, Space::kOut, Space::kParam}) {
     const std::string name = std::string(to_string(space)) + "_bytes";
     const int64_t bytes = config.space_bytes(space);
@@ -209,8 +219,8 @@ MachineConfig parse_config(std::string_view text, const std::string& source) {
       key.set(config, absent->value(config));
     } else {
       fail(source + ": " + std::string(key.name) + " is " + (table.contains(key.name) ? "not an integer" : "missing") +
-           "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity, packed_weights and "
-           "raster_pairs, which have defaults");
+           "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity, packed_weights, "
+           "raster_pairs, cores and memory_axi_bytes, which have defaults");
     }
   }
   validate(config);
@@ -244,7 +254,10 @@ std::string to_toml(const MachineConfig& config) {
   out << name << "\n";
   for (const ConfigKey& key : kKeys) {
     const int64_t value = key.get(config);
-    if (value == 0 && std::ranges::find(kSilentAtZero, key.name) != std::end(kSilentAtZero)) continue;
+    if (std::ranges::find(kSilent, key.name) != std::end(kSilent) &&
+        value == std::ranges::find(kDefaults, key.name, &Default::name)->value(config)) {
+      continue;
+    }
     out << key.name << " = " << value << "\n";
   }
   return out.str();

@@ -14,6 +14,8 @@
 
 namespace tessera::isa {
 
+inline constexpr int kMostCores = 16;  // numbers of await_core
+
 struct MachineConfig {
   std::string name;
   int batch = 0;
@@ -37,6 +39,8 @@ struct MachineConfig {
   int memory_parity = 0;
   int packed_weights = 0;
   int raster_pairs = 0;
+  int cores = 1;             // each as the parameters above say
+  int memory_axi_bytes = 0;  // a beat of the master that several cores share; 0: axi_bytes
 
   bool operator==(const MachineConfig&) const = default;
 
@@ -70,7 +74,10 @@ struct MachineConfig {
   int depthwise_byte(int lane, int tap, int taps) const {
     return (taps - 1 - tap + lane % 2 * (block_in / 2)) % block_in;
   }
-  /// Multiply-accumulates a cycle of the GEMM engine in dense mode.
+  /// Bytes of a beat of the machine's AXI master.
+  int memory_bytes() const { return memory_axi_bytes != 0 ? memory_axi_bytes : axi_bytes; }
+
+  /// Multiply-accumulates a cycle of a core's GEMM engine in dense mode.
   int64_t peak_macs() const { return int64_t{batch} * block_in * block_out; }
 
   int64_t space_bytes(Space space) const;
@@ -104,12 +111,13 @@ std::span<const ShippedConfig> shipped_configs();
 /// BATCH 1..64; BLOCK_IN, BLOCK_OUT powers of two, 4..128; memories hold a whole number of entries, at least one, at
 /// most 2^14 (PARAM: 2^10) and at most 2^22 bytes; table_count 1..16; axi_bytes a power of two, 4..64; queues and
 /// bursts 1..256; memory_parity 0..1; packed_weights 0..1, and 1 only where a WGT entry holds at least two beats;
-/// raster_pairs 0..1, and 1 only where an INP entry holds at least a beat and block_in is at least 8.
+/// raster_pairs 0..1, and 1 only where an INP entry holds at least a beat and block_in is at least 8; cores 1..16;
+/// memory_axi_bytes 0, or with several cores a power of two, axi_bytes..128.
 void validate(const MachineConfig& config);
 
 /// Parses TOML text; `source` names it in errors. What may be missing: second_lanes (a quarter of batch * block_out, at
-/// least 1), row_lanes (0: no rows), memory_parity (0: none), packed_weights (0: no weights of 4 bits) and raster_pairs
-/// (0: one vector a cycle). Throws Error kInvalidArgument.
+/// least 1), row_lanes (0: no rows), memory_parity (0: none), packed_weights (0: no weights of 4 bits), raster_pairs
+/// (0: one vector a cycle), cores (1) and memory_axi_bytes (0: as axi_bytes). Throws Error kInvalidArgument.
 MachineConfig parse_config(std::string_view toml, const std::string& source);
 
 /// Reads a .toml file. Throws Error kIo or kInvalidArgument.

@@ -71,8 +71,8 @@ TEST(Config, Refusals) {
             "configuration npu64: block_in = 12 must be a power of two");
   EXPECT_EQ(message(replaced("batch = 1", "batch = 0")), "configuration npu64: batch = 0 must be in 1..64");
   const std::string all =
-      "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity, packed_weights and "
-      "raster_pairs, which have defaults";
+      "; a configuration sets every parameter but second_lanes, row_lanes, memory_parity, packed_weights, "
+      "raster_pairs, cores and memory_axi_bytes, which have defaults";
   EXPECT_EQ(message(replaced("batch = 1", "")), "c.toml: batch is missing" + all);
   EXPECT_EQ(message(replaced("batch = 1", "batch = \"1\"")), "c.toml: batch is not an integer" + all);
   EXPECT_EQ(message(replaced("second_lanes = 2", "second_lanes = true")),
@@ -99,7 +99,7 @@ TEST(Config, FilesOfEarlierForms) {
   EXPECT_EQ(expected.second_lanes, 4);
   expected.raster_pairs = 0;
   for (const char* more : {"", "second_lanes = 4\n", "second_lanes = 4\nrow_lanes = 0\n", "memory_parity = 0\n",
-                           "packed_weights = 0\n", "raster_pairs = 0\n"}) {
+                           "packed_weights = 0\n", "raster_pairs = 0\n", "cores = 1\n"}) {
     EXPECT_EQ(parse_config(first + more, "c.toml"), expected) << more;
   }
   std::string narrow = first;
@@ -121,6 +121,12 @@ TEST(Config, RefusesSizes) {
       "configuration npu64: packed_weights = 1 needs block_in * block_out = 64 to be at least 2 * axi_bytes = 128");
   EXPECT_EQ(message(replaced("axi_bytes = 8", "axi_bytes = 8\npacked_weights = 2")),
             "configuration npu64: packed_weights = 2 must be in 0..1");
+  EXPECT_EQ(message(replaced("axi_bytes = 8", "axi_bytes = 8\ncores = 17")),
+            "configuration npu64: cores = 17 must be in 1..16");
+  EXPECT_EQ(message(replaced("axi_bytes = 8", "axi_bytes = 8\nmemory_axi_bytes = 16")),
+            "configuration npu64: memory_axi_bytes is for machines of several cores; leave it out");
+  EXPECT_EQ(message(replaced("axi_bytes = 8", "axi_bytes = 8\ncores = 2\nmemory_axi_bytes = 4")),
+            "configuration npu64: memory_axi_bytes = 4 must be in 8..128");
   const auto pairs = [](const std::string& from, const std::string& to) {
     return replaced(from, to) + "raster_pairs = 1\n";
   };

@@ -46,6 +46,27 @@ TEST(CheckOperands, Transfers) {
   EXPECT_EQ(operands("store length=1 space=out extent=0"), "extent[0] is 0");
 }
 
+TEST(CheckOperands, FencesBetweenCores) {
+  MachineConfig config = find_config("npu64");
+  const auto message = [&](const Fence& i) {
+    const auto violation = check_operands(i, config);
+    return violation ? violation->message : std::string();
+  };
+  const Fence publish{.engine = Engine::kStore, .publish = true};
+  Fence await{.engine = Engine::kLoad, .await = true, .await_core = 1, .await_count = 3};
+  EXPECT_EQ(message(publish), "publish or await on a machine of one core");
+  EXPECT_EQ(message(await), "publish or await on a machine of one core");
+  config.cores = 2;
+  EXPECT_EQ(message(publish), "");
+  EXPECT_EQ(message(await), "");
+  EXPECT_EQ(message(Fence{.engine = Engine::kLoad, .publish = true}), "publish is for store");
+  await.engine = Engine::kGemm;
+  EXPECT_EQ(message(await), "await is for load and store");
+  await = {.engine = Engine::kStore, .await = true, .await_core = 2};
+  EXPECT_EQ(message(await), "await_core = 2 is beyond 2 cores");
+  EXPECT_EQ(message(Fence{.engine = Engine::kStore, .await_count = 1}), "await_core or await_count without await");
+}
+
 TEST(CheckOperands, PackedWeights) {
   MachineConfig config = find_config("npu256");
   const auto message = [&](const std::string& text) {

@@ -10,7 +10,8 @@ module tsr_legal #(
   parameter int unsigned BlockOut = 8,
   parameter int unsigned RowLanes = 0,
   parameter int unsigned AxiBytes = 8,
-  parameter int unsigned PackedWeights = 0
+  parameter int unsigned PackedWeights = 0,
+  parameter int unsigned Cores = 1
 ) (
   input  logic         check_i,
   input  logic [511:0] word_i,
@@ -21,10 +22,12 @@ module tsr_legal #(
   localparam int unsigned MaxTaps = BlockIn == 8 ? 6 : BlockIn == 16 ? 9 : BlockIn < 8 ? BlockIn : 16;
   localparam int unsigned LaneGroups = BlockIn > BlockOut ? BlockIn / BlockOut : BlockOut / BlockIn;
 
+  tsr_isa_pkg::fence_t fence;
   tsr_isa_pkg::load_t load;
   tsr_isa_pkg::store_t store;
   tsr_isa_pkg::gemm_t gemm;
   tsr_isa_pkg::alu_t alu;
+  assign fence = word_i;
   assign load = word_i;
   assign store = word_i;
   assign gemm = word_i;
@@ -36,8 +39,24 @@ module tsr_legal #(
   localparam int unsigned EntryBits = $clog2(BlockIn * BlockOut);
   localparam int unsigned BeatBits = $clog2(AxiBytes);
 
-  logic finish_bad, transfer_bad, load_bad, store_bad, extents_bad, gemm_bad, alu_bad;
+  logic finish_bad, fence_bad, transfer_bad, load_bad, store_bad, extents_bad, gemm_bad, alu_bad;
   assign finish_bad = check_i && load.header.signal;
+
+  // What a FENCE says to other cores.
+  always_comb begin
+    fence_bad = 1'b0;
+    if (check_i) begin
+      if (Cores == 1) begin
+        fence_bad = fence.publish || fence.await || fence.await_core != '0 || fence.await_count != '0;
+      end else begin
+        if (fence.publish && fence.engine != 2'(tsr_isa_pkg::EngineStore)) fence_bad = 1'b1;
+        if (!fence.await ? fence.await_core != '0 || fence.await_count != '0
+                          : 32'(fence.await_core) >= Cores || (fence.engine != 2'(tsr_isa_pkg::EngineStore) &&
+                                                               fence.engine != 2'(tsr_isa_pkg::EngineLoad)))
+          fence_bad = 1'b1;
+      end
+    end
+  end
 
   // LOAD and STORE share the places of length and extents.
   always_comb begin
@@ -201,13 +220,13 @@ module tsr_legal #(
       opcode_bad_o = tsr_isa_pkg::instruction_of(load.header.opcode) == '0 ||
           (RowLanes == 0 && (load.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce) ||
                              load.header.opcode == 6'(tsr_isa_pkg::OpcodeRowMap)));
-      // One argument for each instruction: finish, fence, which has no rules, load, store, gemm, alu, row_reduce, row_map.
-      operand_bad_o = tsr_isa_pkg::broken_by(word_i, finish_bad, 1'b0, load_bad, store_bad, gemm_bad, alu_bad,
+      // One argument for each instruction: finish, fence, load, store, gemm, alu, row_reduce, row_map.
+      operand_bad_o = tsr_isa_pkg::broken_by(word_i, finish_bad, fence_bad, load_bad, store_bad, gemm_bad, alu_bad,
                                              row_reduce_bad, row_map_bad);
     end
   end
 
   logic unused;
-  assign unused = &{1'b0, load, store, gemm, alu, reduce, map};
+  assign unused = &{1'b0, fence, load, store, gemm, alu, reduce, map};
 
 endmodule

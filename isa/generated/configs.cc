@@ -31,6 +31,8 @@ writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 1               # cores that share the master to DRAM
+memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
       {"npu1024", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu1024: 1 x 32 x 32 multiply-accumulates a cycle, 256-bit AXI.
@@ -56,6 +58,8 @@ writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 1               # cores that share the master to DRAM
+memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
       {"npu256", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI.
@@ -81,6 +85,8 @@ writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 1               # cores that share the master to DRAM
+memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
       {"npu256t", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256t: npu256 with row lanes: softmax and normalisations of transformers.
@@ -106,6 +112,8 @@ writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 1               # cores that share the master to DRAM
+memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
       {"npu256w", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256w: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI.
@@ -131,6 +139,8 @@ writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 1               # cores that share the master to DRAM
+memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
       {"npu64", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu64: 1 x 8 x 8 multiply-accumulates a cycle, 64-bit AXI.
@@ -156,6 +166,8 @@ writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 1               # cores that share the master to DRAM
+memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
       {"pynq_z2", R"toml(# SPDX-License-Identifier: Apache-2.0
 # pynq_z2: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI, in the block RAM of a Zynq-7020 (Pynq-Z2).
@@ -181,6 +193,8 @@ writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 1               # cores that share the master to DRAM
+memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
       {"ultra96", R"toml(# SPDX-License-Identifier: Apache-2.0
 # ultra96: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI, for the ZU3EG of an Ultra96.
@@ -206,6 +220,8 @@ writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 1               # cores that share the master to DRAM
+memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
   };
   return kConfigs;

@@ -145,10 +145,14 @@ struct Finish {
   bool operator==(const Finish&) const = default;
 };
 
-/// Does nothing on its engine but wait and signal: for more than three conditions.
+/// Does nothing on its engine but wait and signal: for more than three conditions, and between cores.
 struct Fence {
   Header header;
   Engine engine = Engine::kLoad;  // Where it is queued.
+  bool publish = false;  // On completion count one on the core's public counter, which all cores see. STORE alone.
+  bool await = false;  // Also wait for a public counter. LOAD and STORE alone.
+  uint8_t await_core = 0;  // The core whose public counter is compared.
+  uint16_t await_count = 0;  // It starts once int16(public counter - await_count) >= 0.
   bool operator==(const Fence&) const = default;
 };
 
@@ -342,13 +346,21 @@ inline constexpr std::array<BitRange, 1> kFinishReserved{{
     {64, 448},
 }};
 
-inline constexpr std::array<Field, 1> kFenceFields{{
+inline constexpr std::array<Field, 5> kFenceFields{{
     {"engine", 64, 2, 0, 2, FieldKind::kEnum, 0, kEngineNames,
      "Where it is queued."},
+    {"publish", 66, 1, 0, 1, FieldKind::kBool, 0, {},
+     "On completion count one on the core's public counter, which all cores see. STORE alone."},
+    {"await", 67, 1, 0, 1, FieldKind::kBool, 0, {},
+     "Also wait for a public counter. LOAD and STORE alone."},
+    {"await_core", 68, 4, 0, 4, FieldKind::kUnsigned, 0, {},
+     "The core whose public counter is compared."},
+    {"await_count", 72, 16, 0, 16, FieldKind::kUnsigned, 0, {},
+     "It starts once int16(public counter - await_count) >= 0."},
 }};
 
 inline constexpr std::array<BitRange, 1> kFenceReserved{{
-    {66, 446},
+    {88, 424},
 }};
 
 inline constexpr std::array<Field, 13> kLoadFields{{
@@ -620,7 +632,7 @@ inline constexpr std::array<InstructionInfo, 8> kInstructions{{
     {"finish", 1, "fetch", kFinishFields, kFinishReserved,
      "Ends the program: FETCH waits for the conditions and until every engine is idle, then raises done. The signal bit must be zero."},
     {"fence", 2, "field", kFenceFields, kFenceReserved,
-     "Does nothing on its engine but wait and signal: for more than three conditions."},
+     "Does nothing on its engine but wait and signal: for more than three conditions, and between cores."},
     {"load", 3, "load", kLoadFields, kLoadReserved,
      "Copies runs of bytes from DRAM to a scratchpad, or fills, or unpacks weights of 4 bits. Loops 0 and 1 may begin and end with padding."},
     {"store", 4, "store", kStoreFields, kStoreReserved,
@@ -646,6 +658,10 @@ template <typename Self, typename Visitor>
   requires std::same_as<std::remove_const_t<Self>, Fence>
 void visit_fields(Self& instruction, Visitor&& visit) {
   visit(kFenceFields[0], instruction.engine);
+  visit(kFenceFields[1], instruction.publish);
+  visit(kFenceFields[2], instruction.await);
+  visit(kFenceFields[3], instruction.await_core);
+  visit(kFenceFields[4], instruction.await_count);
 }
 
 template <typename Self, typename Visitor>

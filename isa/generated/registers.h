@@ -140,6 +140,12 @@ inline constexpr uint32_t kConfigPackedWeights = 0x154;
 /// 1: a depthwise raster of three columns of taps takes two vectors a cycle.
 inline constexpr uint32_t kConfigRasterPairs = 0x158;
 
+/// Cores of the chip; 0 in a machine of one core.
+inline constexpr uint32_t kConfigCores = 0x15c;
+
+/// Bytes of a beat of the chip's AXI master; 0 in a machine of one core, whose master has axi_bytes.
+inline constexpr uint32_t kConfigMemoryAxiBytes = 0x160;
+
 /// Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
 inline constexpr uint32_t kCycles = 0x200;
 
@@ -197,7 +203,7 @@ struct Register {
   std::string_view doc;
 };
 
-inline constexpr std::array<Register, 46> kRegisters{{
+inline constexpr std::array<Register, 48> kRegisters{{
     {"ap_ctrl", 0x000, 32, "rw", 0, 4, 0x0u, "",
      "Block control in the layout of AP_CTRL_HS."},
     {"gie", 0x004, 32, "rw", 0, 4, 0x0u, "",
@@ -266,6 +272,10 @@ inline constexpr std::array<Register, 46> kRegisters{{
      "1: LOAD unpacks weights of 4 bits."},
     {"config_raster_pairs", 0x158, 32, "ro", 0, 4, 0x0u, "raster_pairs",
      "1: a depthwise raster of three columns of taps takes two vectors a cycle."},
+    {"config_cores", 0x15c, 32, "ro", 0, 4, 0x0u, "cores",
+     "Cores of the chip; 0 in a machine of one core."},
+    {"config_memory_axi_bytes", 0x160, 32, "ro", 0, 4, 0x0u, "memory_axi_bytes",
+     "Bytes of a beat of the chip's AXI master; 0 in a machine of one core, whose master has axi_bytes."},
     {"cycles", 0x200, 64, "ro", 0, 8, 0x0u, "",
      "Clock cycles from start to done. All counters are cleared by ap_start and stable once done."},
     {"instructions", 0x208, 64, "ro", 0, 8, 0x0u, "",

@@ -138,15 +138,27 @@ package tsr_isa_pkg;
     header_t header;
   } finish_t;
 
-  // Does nothing on its engine but wait and signal: for more than three conditions.
+  // Does nothing on its engine but wait and signal: for more than three conditions, and between cores.
   typedef struct packed {
-    logic [445:0] reserved_66;  // must be 0
+    logic [423:0] reserved_88;  // must be 0
+    logic [15:0] await_count;
+    logic [3:0] await_core;
+    logic await;
+    logic publish;
     logic [1:0] engine;  // engine_e
     header_t header;
   } fence_t;
 
   localparam int unsigned FenceEngineLsb = 64;
   localparam int unsigned FenceEngineWidth = 2;
+  localparam int unsigned FencePublishLsb = 66;
+  localparam int unsigned FencePublishWidth = 1;
+  localparam int unsigned FenceAwaitLsb = 67;
+  localparam int unsigned FenceAwaitWidth = 1;
+  localparam int unsigned FenceAwaitCoreLsb = 68;
+  localparam int unsigned FenceAwaitCoreWidth = 4;
+  localparam int unsigned FenceAwaitCountLsb = 72;
+  localparam int unsigned FenceAwaitCountWidth = 16;
 
   // Copies runs of bytes from DRAM to a scratchpad, or fills, or unpacks weights of 4 bits. Loops 0 and 1 may begin and end with padding.
   typedef struct packed {
@@ -572,7 +584,7 @@ package tsr_isa_pkg;
     logic [7:0] bad;
     bad = {row_map_bad, row_reduce_bad, alu_bad, gemm_bad, store_bad, load_bad, fence_bad, finish_bad};
     if (word[511:64] != 448'd0) bad[0] = 1'b1;  // finish
-    if (word[511:66] != 446'd0) bad[1] = 1'b1;  // fence
+    if (word[511:88] != 424'd0) bad[1] = 1'b1;  // fence
     if (word[511:483] != 29'd0 ||
         word[66:64] == 3'd6 ||
         word[66:64] == 3'd7) bad[2] = 1'b1;  // load
@@ -702,6 +714,8 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegConfigMemoryParity = 12'h150;  // 1: reads of the scratchpads check a parity bit for each byte.
   localparam logic [11:0] RegConfigPackedWeights = 12'h154;  // 1: LOAD unpacks weights of 4 bits.
   localparam logic [11:0] RegConfigRasterPairs = 12'h158;  // 1: a depthwise raster of three columns of taps takes two vectors a cycle.
+  localparam logic [11:0] RegConfigCores = 12'h15c;  // Cores of the chip; 0 in a machine of one core.
+  localparam logic [11:0] RegConfigMemoryAxiBytes = 12'h160;  // Bytes of a beat of the chip's AXI master; 0 in a machine of one core, whose master has axi_bytes.
   localparam logic [11:0] RegCycles = 12'h200;  // Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
   localparam logic [11:0] RegInstructions = 12'h208;  // Instructions dispatched or executed by FETCH.
   localparam logic [11:0] RegBytesRead = 12'h210;  // Bytes of DRAM read, instructions included.

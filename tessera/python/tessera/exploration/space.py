@@ -38,7 +38,15 @@ MEMORY = {"latency": 100, "bandwidth": 0}
 IDEAL = "ideal"
 SHIPPED = _tessera.shipped_configs()  # {name: text}
 PARAMETERS = tuple(key for key in tomllib.loads(SHIPPED["npu256"]) if key != "name")
-ABSENT = {"row_lanes": 0, "memory_parity": 0, "packed_weights": 0, "raster_pairs": 0}  # what may be left out
+# What may be left out.
+ABSENT = {
+    "row_lanes": 0,
+    "memory_parity": 0,
+    "packed_weights": 0,
+    "raster_pairs": 0,
+    "cores": 1,
+    "memory_axi_bytes": 0,
+}
 OBJECTIVES = {
     "milliseconds": "time of the networks at the clock",
     "cycles": "cycles of the networks",
