@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/tutorials: what a reader types there runs, in a folder that looks like a fresh clone after a build, and prints
-the lines that the page shows.
+"""docs/tutorials and docs/tour.md: what a reader types there runs, in a folder that looks like a fresh clone after a
+build, and prints the lines that the page shows.
 
 A page is one session of a shell. In its blocks ```console a command stands behind `$ `, with the rest of its
 here-document, and the lines under it are all that it prints; `...` stands for lines that are left out. A command fails
@@ -28,8 +28,8 @@ import pytest
 import tessera
 from tests.system.conftest import BUILD, ROOT
 
-FOLDER = ROOT / "docs" / "tutorials"
-PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
+FOLDER = ROOT / "docs"
+PAGES = ["tour.md", *sorted(f"tutorials/{path.name}" for path in (FOLDER / "tutorials").glob("*.md"))]
 BLOCK = re.compile(r"(?:<!-- (not run|figures vary): [^>]*-->\n+)?^```console\n(.*?)^```$", re.M | re.S)
 HEREDOC = re.compile(r"<<'?(\w+)'?")
 END = "\x1e"  # stands between the outputs of two commands
@@ -161,7 +161,10 @@ def missing(text):
     """What this build lacks for a page, or nothing."""
     if "tessera board" in text and not (BUILD / "lib/tessera/xrt/lib/libxrt_hwemu.so.2").exists():
         return "the simulated board (libxrt-dev or verilator)"
-    if "--device rtl" in text and not (BUILD / "lib/tessera/rtl/npu64.so").exists():
+    lacking = [name for name in re.findall(r"build/release/bin/(\w+)", text) if not (BUILD / "bin" / name).exists()]
+    if lacking:
+        return lacking[0]
+    if re.search("--device rtl|sysc rtl", text) and not (BUILD / "lib/tessera/rtl/npu64.so").exists():
         return "the RTL of npu64"
     if "--html" in text and not (BUILD / "web" / "page.html").exists():
         return "the page for the browser (npm)"
@@ -171,7 +174,7 @@ def missing(text):
 def test_the_index_leads_to_every_document():
     index = (ROOT / "docs" / "README.md").read_text()
     documents = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
-    assert len(PAGES) == 4
+    assert len(PAGES) == 5
     # The frame of the site is no document of its own.
     unnamed = [name for name in sorted(documents) if f"({name})" not in index and not name.startswith("site/")]
     assert unnamed == []
