@@ -180,6 +180,19 @@ def test_the_index_leads_to_every_document():
     assert unnamed == []
 
 
+def test_every_document_stands_on_one_shelf():
+    """A document is an entry of one of the four, and every room's decisions are on the last."""
+    text = (ROOT / "docs" / "README.md").read_text()
+    shelves = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+    assert list(shelves) == ["Tutorials", "Guides", "Reference", "Rationale"]
+    links = [link for shelf in shelves.values() for link in re.findall(r"\]\(([^)#]+)\)", shelf)]
+    assert sorted(link for link in set(links) if links.count(link) > 1) == []
+    decided = {
+        os.path.relpath(path, ROOT / "docs") for path in ROOT.glob("*/**/rationale.md") if "build" not in path.parts
+    }
+    assert decided - set(re.findall(r"\]\(([^)]+)\)", shelves["Rationale"])) == set()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_reader_sees_what_the_page_shows(page, tmp_path):
     text = (FOLDER / page).read_text()
