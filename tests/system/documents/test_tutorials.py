@@ -9,8 +9,8 @@ where an error of tessera is shown, and only there. A comment in front of a bloc
     <!-- not run: why -->           the block is shown only
     <!-- figures vary: why -->      the lines are those, numbers in them may be others
 
-When figures change for a reason, `python tests/system/test_tutorials.py --update` writes the lines again, and says
-which lines have no counterpart any more and which numbers of the text are in no block.
+When figures change for a reason, `python tests/system/documents/test_tutorials.py --update` writes the lines again, and
+says which lines have no counterpart any more and which numbers of the text are in no block.
 """
 
 import os
@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 
 import pytest
 
@@ -201,7 +201,7 @@ def test_a_reader_sees_what_the_page_shows(page, tmp_path):
     problems = []
     now = renewed_page(text, type_in(text, tmp_path), problems)
     assert problems == []
-    assert now == text, "tests/system/test_tutorials.py --update writes what is printed now"
+    assert now == text, "tests/system/documents/test_tutorials.py --update writes what is printed now"
 
 
 @pytest.mark.parametrize("page", PAGES)
