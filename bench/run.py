@@ -38,6 +38,7 @@ cpu         float models on the host alone beside ONNX Runtime in the same run, 
 """
 
 import argparse
+import importlib
 import json
 import pathlib
 import subprocess
@@ -218,38 +219,71 @@ def check_words(options):
         )
 
 
+def of(module, *given, device="rtl"):
+    """A benchmark that stands in a module of this folder: its `bench` takes what `given` names, in this order."""
+
+    def run(options, build):
+        values = {
+            "build": build,
+            "networks": options.networks,
+            "config": options.config,
+            "device": options.device or device,
+        }
+        return importlib.import_module(module).bench(*(values[name] for name in given))
+
+    return run
+
+
+def of_option(key, option, *names):
+    """What an option of the compiler is worth, on these networks unless others are given."""
+    return lambda options, build: {key: option_bench(option, options.networks or list(names), options.config)}
+
+
+# Name -> (options, build folder) -> a result that JSON can hold.
+BENCHES = {
+    "functional": lambda options, build: functional(build),
+    "compile": of("compile_time", "build", "networks", "config"),
+    "layers": of("layers", "networks", "device"),
+    "networks": lambda options, build: networks_bench(build, options.networks, options.config, options.device or "rtl"),
+    "quantize": of("quantize", "networks", "config"),
+    "systemc": of("systemc", "build", "networks"),
+    "tune": of("tune", "networks", "config"),
+    "learned": of("learned", "networks", "config"),
+    "vthreads": of_option("vthreads", "virtual_threads", "resnet18"),
+    "chains": of_option("chains", "chains", "mobilenetv2", "vww", "resnet18"),
+    "silicon": lambda options, build: importlib.import_module("silicon").bench(
+        options.networks, options.config or "npu256", options.device or "rtl"
+    ),
+    "cpu": of("cpu", "networks"),
+    "explore": of("explore", "networks"),
+    "scale": of("scale"),
+    "products": of("products", "networks", "config", "device"),
+    "kernels": of("kernels", "networks", "config"),
+    "report": of("report", "build", "networks"),
+    "transformers": of("transformers", "networks", "config", "device", device="sysc"),
+    "decoding": of("decoding", "networks", "config", "device", device="sysc"),
+    "serve": of("serve", "build"),
+    "apps": of("apps", "networks", "config", "build"),
+    "torch": of("architectures", "networks", "config", "build"),
+    "litex": lambda options, build: importlib.import_module("litex").measure(build, options.networks, options.config),
+}
+
+
+def show(result):
+    """The first list as a table, and the rest under it."""
+    rows = next((v for v in result.values() if isinstance(v, list)), None)
+    print(table(rows) if rows else json.dumps(result, indent=2))
+    for key, value in result.items():
+        if value is not rows and rows:
+            listed = isinstance(value, list) and value and isinstance(value[0], dict)
+            print(f"\n{key}\n{table(value)}" if listed else f"{key}: {json.dumps(value)}")
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "name",
-        choices=[
-            "functional",
-            "compile",
-            "layers",
-            "networks",
-            "quantize",
-            "systemc",
-            "tune",
-            "learned",
-            "vthreads",
-            "chains",
-            "silicon",
-            "cpu",
-            "explore",
-            "scale",
-            "products",
-            "kernels",
-            "report",
-            "transformers",
-            "decoding",
-            "serve",
-            "apps",
-            "torch",
-            "litex",
-        ],
-    )
+    parser.add_argument("name", choices=list(BENCHES))
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
     parser.add_argument(
         "--device",
@@ -263,105 +297,14 @@ def main():
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_intermixed_args()
     build = (ROOT / options.build).resolve()
-    device = options.device or "rtl"
     for path in (ROOT, ROOT / "bench", ROOT / "tessera" / "python", build / "lib"):
         sys.path.insert(0, str(path))
     check_words(options)
-    if options.name == "functional":
-        result = functional(build)
-    elif options.name == "compile":
-        import compile_time
-
-        result = compile_time.bench(build, options.networks, options.config)
-    elif options.name == "systemc":
-        import systemc
-
-        result = systemc.bench(build, options.networks)
-    elif options.name == "tune":
-        import tune
-
-        result = tune.bench(options.networks, options.config)
-    elif options.name == "learned":
-        import learned
-
-        result = learned.bench(options.networks, options.config)
-    elif options.name == "quantize":
-        import quantize
-
-        result = quantize.bench(options.networks, options.config)
-    elif options.name == "vthreads":
-        result = {"vthreads": option_bench("virtual_threads", options.networks or ["resnet18"], options.config)}
-    elif options.name == "chains":
-        result = {
-            "chains": option_bench("chains", options.networks or ["mobilenetv2", "vww", "resnet18"], options.config)
-        }
-    elif options.name == "silicon":
-        import silicon
-
-        result = silicon.bench(options.networks, options.config or "npu256", device)
-    elif options.name == "products":
-        import products
-
-        result = products.bench(options.networks, options.config, device)
-    elif options.name == "kernels":
-        import kernels
-
-        result = kernels.bench(options.networks, options.config)
-    elif options.name == "explore":
-        import explore
-
-        result = explore.bench(options.networks)
-    elif options.name == "scale":
-        import scale
-
-        result = scale.bench()
-    elif options.name == "report":
-        import report
-
-        result = report.bench(build, options.networks)
-    elif options.name == "serve":
-        import serve
-
-        result = serve.bench(build)
-    elif options.name == "transformers":
-        import transformers
-
-        result = transformers.bench(options.networks, options.config, options.device or "sysc")
-    elif options.name == "decoding":
-        import decoding
-
-        result = decoding.bench(options.networks, options.config, options.device or "sysc")
-    elif options.name == "apps":
-        import apps
-
-        result = apps.bench(options.networks, options.config, build)
-    elif options.name == "torch":
-        import architectures
-
-        result = architectures.bench(options.networks, options.config, build)
-    elif options.name == "litex":
-        import litex
-
-        result = litex.measure(build, options.networks, options.config)
-    elif options.name == "cpu":
-        import cpu
-
-        result = cpu.bench(options.networks)
-    elif options.name == "layers":
-        import layers
-
-        result = layers.bench(options.networks, device)
-    else:
-        result = networks_bench(build, options.networks, options.config, device)
+    result = BENCHES[options.name](options, build)
     if options.json:
         print(json.dumps(result))
     else:
-        rows = next((v for v in result.values() if isinstance(v, list)), None)
-        print(table(rows) if rows else json.dumps(result, indent=2))
-        for key, value in result.items():
-            if value is not rows and rows:
-                listed = isinstance(value, list) and value and isinstance(value[0], dict)
-                print(f"\n{key}\n{table(value)}" if listed else f"{key}: {json.dumps(value)}")
+        show(result)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ function(tessera_library name)
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
 endfunction()
 
-# tessera_test(NAME SOURCES... [LINK libs...]): a GoogleTest binary, registered with CTest as one test.
+# tessera_test(NAME SOURCES... [LINK libs...]): a GoogleTest binary, registered with CTest as one test; where
+# TESSERA_SHARDS_NAME is set, as so many tests that share its cases, which cores then run side by side.
 function(tessera_test name)
   if(NOT TESSERA_TESTS)
     return()
@@ -59,5 +60,14 @@ function(tessera_test name)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  if(NOT TESSERA_SHARDS_${name})
+    add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    return()
+  endif()
+  foreach(shard RANGE 1 ${TESSERA_SHARDS_${name}})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${name}_${shard} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name}_${shard} PROPERTIES
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${TESSERA_SHARDS_${name}};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tuning for the Python package: its part of the module _tessera, over tuning.h.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the sources that change nothing: format, layering, prose, ruff, Verilator's lint, clang-tidy.
+"""Checks of the sources that change nothing: format, layering, circles, prose, ruff, Verilator's lint, clang-tidy.
 
     tests/lint.py [--build build/release]     what differs from main (on main: from the last commit)
     tests/lint.py --all                       every file
@@ -233,6 +233,7 @@ def main():
         return subprocess.run([*map(str, words)], cwd=ROOT, check=False).returncode == 0
 
     checks = {"layering": lambda: command(sys.executable, "tests/layering.py")}
+    checks["circles"] = lambda: command(sys.executable, "tests/circles.py")
     checks["prose"] = lambda: command(sys.executable, "tests/prose.py")
     if cpp:
         checks["clang-format"] = lambda: command(FORMAT, "--dry-run", "--Werror", *cpp)

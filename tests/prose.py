@@ -6,7 +6,8 @@
 Markdown: no line beyond 120 columns outside of tables, code and lines that are one link; every relative link leads to a
 file or folder of the project, and its #anchor to a heading of that file; every file that is named in `backquotes`
 exists, under that name or at the end of a longer path. Sources and Markdown: the SPDX line stands among the first
-three. Everything: no word that marks unfinished work and no path of the machine on which somebody worked.
+three, and a C++ header says under it what it is for. Everything: no word that marks unfinished work and no path of the
+machine on which somebody worked.
 """
 
 import fnmatch
@@ -133,6 +134,8 @@ def check(name):
     wants = (path.suffix in WITH_SPDX or path.name in WITH_SPDX_NAMES) and lines
     if wants and not any(SPDX in line for line in lines[:3]):
         yield 1, "the SPDX line is missing among the first three"
+    if path.suffix == ".h" and lines and SPDX in lines[0] and not re.match(r" *(//|/\*)", "".join(lines[1:2])):
+        yield 2, "the line under the licence has to say what the header is for"
     if path.suffix == ".md":
         yield from check_markdown(name, lines)
 

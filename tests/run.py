@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every test of the project in stages: lint, unit tests (CTest, FileCheck tests of the passes among them),
-system tests (pytest).
+system tests (pytest). With --room it runs the tests of folders (rooms.py), without lint.
 
 clang-tidy reads what the last commits changed: all sources take it longer than all tests (`./dev lint --all` has them).
 Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Options that
@@ -18,6 +18,8 @@ import re
 import subprocess
 import sys
 import time
+
+import rooms
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -81,77 +83,67 @@ def oldest_stage(build, arguments):
     return ("system", [*command, *arguments, *EXACTNESS])
 
 
+def pytest_stage(arguments):
+    return ("system", [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=5", *arguments])
+
+
+def ctest_stage(build, arguments):
+    jobs = str(os.cpu_count() or 1)
+    return ("unit", ["ctest", "--test-dir", str(build), "--output-on-failure", "-j", jobs, *arguments])
+
+
+def room_stages(found, options, extra):
+    """Of rooms: their CTests, unless pytest has options, and their Python tests. What takes minutes is left out."""
+    tests = {one.name: one for room in found for one in room.chosen(options.all)}
+    left_out = {one.name: one for room in found for one in room.ctests if one.name not in tests}
+    if left_out and not extra:
+        print(f"left out, because they take minutes (--all runs them): {', '.join(left_out)}", flush=True)
+    if tests and not extra:
+        names = "|".join(re.escape(name) for name in tests)
+        yield ctest_stage((ROOT / options.build).resolve(), ["-R", f"^({names})$"])
+    for entries in zip(*(room.python for room in found), strict=True):
+        if group := dict.fromkeys(entry for one in entries for entry in one):
+            yield pytest_stage([*extra, *group])
+
+
+def all_stages(options, extra):
+    """Of the whole project; what `extra` says to pytest alone is no matter of lint and of unit tests."""
+    build = (ROOT / options.build).resolve()
+    if options.oldest:
+        yield oldest_stage(build, extra)
+        return
+    drawn = options.random is not None
+    if not extra:
+        if not drawn:
+            yield ("lint", [sys.executable, "tests/lint.py", "--all", "--tidy-last", "20", "--build", str(build)])
+        yield ctest_stage(build, ["-E", "^(ops|import)_python$", *(["-R", "random|functional|npu"] if drawn else [])])
+    files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
+    others = [argument for argument in extra if argument not in files]
+    for group in [files] if files else rooms.PYTHON:
+        yield pytest_stage([*(["-k", "random"] if drawn and not extra else others), *group])
+    if options.long and not extra and not drawn and not sanitized(build):
+        yield oldest_stage(build, [])
+
+
 def count(pattern, text):
     found = re.findall(pattern, text)
     return int(found[-1]) if found else 0
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="./dev test")
-    parser.add_argument("--build", default="build/release")
-    parser.add_argument("--random", type=int, metavar="N", help="random programs and models to run")
-    parser.add_argument("--seed", type=int, metavar="S", help="seed of the random tests")
-    parser.add_argument("--long", action="store_true", help="run the long variants too")
-    parser.add_argument("--oldest", action="store_true", help="the tests of exactness, on requirements-oldest.txt")
-    parser.add_argument("--only", choices=["lint", "unit", "system"], help="run one stage")
-    options, extra = parser.parse_known_args()
+def outcome(name, text):
+    """(passed, failed, skipped) of a stage, by what it printed."""
+    if name == "lint":
+        return count(r"lint: (\d+) checks passed", text), count(r"checks passed, (\d+) failed", text), 0
+    if name == "unit":
+        failed = count(r"(\d+) tests? failed out of", text)
+        return count(r"out of (\d+)", text) - failed, failed, 0
+    failed = count(r"(\d+) failed", text) + count(r"(\d+) errors?", text)
+    return count(r"(\d+) passed", text), failed, count(r"(\d+) skipped", text)
 
+
+def run(stages, options, env):
+    """Runs stages one after the other. Returns the exit status."""
     build = (ROOT / options.build).resolve()
-    env = dict(os.environ, TESSERA_BUILD=str(build), TESSERA_CACHE="off")  # programs are compiled, not found
-    if options.random is not None:
-        env["TESSERA_RANDOM"] = str(options.random)
-    if options.seed is not None:
-        env["TESSERA_SEED"] = str(options.seed)
-    if options.long:
-        env["TESSERA_LONG"] = "1"
-    jobs = str(os.cpu_count() or 1)
-
-    stages = []
-    if options.oldest:
-        stages.append(oldest_stage(build, extra))
-    elif not extra:
-        if options.random is None:
-            stages.append(
-                ("lint", [sys.executable, "tests/lint.py", "--all", "--tidy-last", "20", "--build", str(build)])
-            )
-        stages.append(
-            (
-                "unit",
-                ["ctest", "--test-dir", str(build), "--output-on-failure", "-j", jobs, "-E", "^(ops|import)_python$"]
-                + (["-R", "random|functional|npu"] if options.random is not None else []),
-            )
-        )
-    rooms = (
-        "system",
-        "cpu",
-        "import",
-        "conformance",
-        "oracle",
-        "litert",
-        "fuzz",
-        "tile",
-        "bare_metal",
-        "litex",
-        "torch",
-    )
-    groups = [
-        [*(f"tests/{room}" for room in rooms), "ops/tests"],
-        ["isa/tests", "tests/new_instruction", "tests/tests"],
-        ["tests/pt2e", "tests/executorch"],
-    ]
-    files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
-    if options.oldest:
-        groups = []
-    elif files:
-        groups = [files]
-    for group in groups:
-        options_of = [argument for argument in extra if argument not in files]
-        if options.random is not None and not extra:
-            options_of = ["-k", "random"]
-        stages.append(("system", [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=5", *options_of, *group]))
-    if options.long and not options.oldest and not extra and options.random is None and not sanitized(build):
-        stages.append(oldest_stage(build, []))
-
     passed = failed = skipped = 0
     for name, command in stages:
         if options.only and name != options.only:
@@ -159,17 +151,7 @@ def main():
         print(f"\n=== {name}: {' '.join(command)}", flush=True)
         start = time.monotonic()
         status, text = stream(command, sanitizer_environment(env) if name == "system" and sanitized(build) else env)
-        if name == "lint":
-            p, f, s = count(r"lint: (\d+) checks passed", text), count(r"checks passed, (\d+) failed", text), 0
-        elif name == "unit":
-            total, f = count(r"out of (\d+)", text), count(r"(\d+) tests? failed out of", text)
-            p, s = total - f, 0
-        else:
-            p, f, s = (
-                count(r"(\d+) passed", text),
-                count(r"(\d+) failed", text) + count(r"(\d+) errors?", text),
-                count(r"(\d+) skipped", text),
-            )
+        p, f, s = outcome(name, text)
         if name == "system" and status == 5:
             status = 0  # pytest: the options select no test of this group
         if status != 0 and f == 0:
@@ -178,6 +160,44 @@ def main():
         passed, failed, skipped = passed + p, failed + f, skipped + s
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed or passed == 0 else 0
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="./dev test")
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--room", action="append", default=[], help="the tests of this folder alone, repeatable")
+    parser.add_argument("--targets", action="store_true", help="print what the build has to make for the rooms")
+    parser.add_argument("--all", action="store_true", help="with rooms: also those of their tests that take minutes")
+    parser.add_argument("--random", type=int, metavar="N", help="random programs and models to run")
+    parser.add_argument("--seed", type=int, metavar="S", help="seed of the random tests")
+    parser.add_argument("--long", action="store_true", help="run the long variants too")
+    parser.add_argument("--oldest", action="store_true", help="the tests of exactness, on requirements-oldest.txt")
+    parser.add_argument("--only", choices=["lint", "unit", "system"], help="run one stage")
+    return parser.parse_known_args()
+
+
+def main():
+    options, extra = arguments()
+    build = (ROOT / options.build).resolve()
+    env = dict(os.environ, TESSERA_BUILD=str(build), TESSERA_CACHE="off")  # programs are compiled, not found
+    if options.random is not None:
+        env["TESSERA_RANDOM"] = str(options.random)
+    if options.seed is not None:
+        env["TESSERA_SEED"] = str(options.seed)
+    if options.long:
+        env["TESSERA_LONG"] = "1"
+    if not options.room:
+        return run(all_stages(options, extra), options, env)
+    try:
+        tests = rooms.ctests(build)
+        found = [rooms.find(name, tests) for name in options.room]
+    except rooms.UnknownRoom as unknown:
+        print(f"dev: {unknown}", file=sys.stderr)
+        return 1
+    if options.targets:
+        print(*rooms.targets_of(found, build, options.all))
+        return 0
+    return run(room_stages(found, options, extra), options, env)
 
 
 if __name__ == "__main__":

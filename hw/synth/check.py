@@ -4,7 +4,7 @@
 
 - Every shipped configuration elaborates from the same sources.
 - No latch, no wire with several drivers or none, no combinational loop, within modules and, flattened, across them.
-- Every memory is mapped to block RAM or to LUT RAM, as the table MEMORIES says, for both families; none becomes
+- Every memory is mapped to block RAM or to LUT RAM, as memories.py says, for both families; none becomes
   flip-flops.
 - No combinational path from a ready input to a valid output or payload of the same side of a stream, in any module with
   streams; no combinational path at all through the AXI master (paths.py).
@@ -25,66 +25,17 @@ import pathlib
 import re
 import tempfile
 
+import figures
 import machine
+import memories
 import paths
+import pnr
+import synth
+import timing
 from machine import Failure
 
-# What each memory of the machine becomes: the module, the memory inside it, the kinds of Yosys' cells.
-MEMORIES = {
-    "tsr_ram_1r1w.mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP", "URAM"),  # URAM: what machine.ULTRA names
-    "tsr_ram_2rw.mem": ("BLOCKRAM_TDP",),
-    "tsr_window.line_mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
-    "tsr_window.odd_mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
-    "tsr_base.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_counters.mem": ("LUTRAM_SP", "LUTRAM_DP", "LUTRAM_SDP"),
-    "tsr_fetch.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_queue.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_runs.loops": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_runs.iterations": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_rows.reciprocals": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
-}
-# Those that some machines do not have.
-OPTIONAL = {"tsr_window.odd_mem", "tsr_rows.reciprocals"}
-# Memories that may become flip-flops, and up to how many words: below that they are cheaper than LUT RAM.
-FLIP_FLOPS = {"tsr_queue.mem": 4}
-# Pipelines written as memories, and what is kept of a few rows: LUT RAM or flip-flops, what Yosys finds cheaper.
-PIPELINES = {
-    "tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_alu.info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),  # of tsr_alu_under_way, synthesised inside
-    "tsr_alu_under_way.info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_alu.constants": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),  # of tsr_alu_prepare
-    "tsr_alu_prepare.constants": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_gemm.inside_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    **{
-        f"tsr_rows.{name}": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP")
-        for name in ("base", "target", "maximum", "lane_maximum", "corner", "kept")
-    },
-}
 # A machine whose memories have parity.
 PARITY = "odd2x4x8"
-LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
-
-
-def memory_kinds(lines, depths):
-    """How Yosys maps the memories: {module.memory: {kind: number}}. `lines`: of its log; `depths`: the number of words
-    of the memory in a module, by the module's name. Errors: Failure where the table wants otherwise."""
-    kinds = {}
-    for line in lines:
-        found = re.match(r"(?:mapping memory (\S.*) via \$__XILINX_(\S+?)_?|using FF mapping for memory (\S.*))$", line)
-        if not found:
-            continue
-        memory = found[1] or found[3]
-        module = re.findall(r"tsr_\w+", memory)
-        key = f"{module[-1]}.{memory.rsplit('.', 1)[-1]}" if module else memory
-        kind = found[2] or "flip-flops"
-        small = depths.get(re.sub(r"(\.gen_\w+)*\.\w+$", "", memory), 1 << 30) <= FLIP_FLOPS.get(key, 0)
-        pipeline = key in PIPELINES and kind in ("flip-flops", *PIPELINES[key])
-        if kind not in MEMORIES.get(key, ()) and not pipeline and not (small and not found[2]):
-            wanted = " or ".join(MEMORIES.get(key, ("nothing: it is not in the table",)))
-            raise Failure(f"memory {memory} becomes {kind}, wanted {wanted}; see MEMORIES in hw/synth/check.py")
-        kinds.setdefault(key, {}).setdefault(kind, 0)
-        kinds[key][kind] += 1
-    return kinds
 
 
 def depths(log):
@@ -114,14 +65,14 @@ def check_elaboration(folder, configs):
 def check_structure(folder, config):
     """Latches, drivers, loops, memories of one configuration."""
     commands = machine.read_commands("tsr_top", machine.parameters(config))
-    with_memories = {key.split(".")[0] for key in MEMORIES}
+    with_memories = {key.split(".")[0] for key in memories.MEMORIES}
     others = " ".join(f"*{path.stem}" for path in machine.sources() if path.stem not in with_memories)
     commands += [
         "proc",
         "opt_expr",
         "opt_clean",
         "check -assert",
-        f"select -assert-none {LATCHES}",
+        f"select -assert-none {memories.LATCHES}",
         "design -save read",
         f"delete {others}",
         "opt_dff",
@@ -136,10 +87,10 @@ def check_structure(folder, config):
         ]
     commands += ["design -load read", "flatten", "opt_clean", "check -assert"]
     run = machine.yosys(commands, folder / f"structure_{config}.log")
-    kinds = memory_kinds(run.log.splitlines(), depths(run.log))
-    missing = set(MEMORIES) - set(kinds) - OPTIONAL
+    kinds = memories.kinds_of(run.log.splitlines(), depths(run.log))
+    missing = set(memories.MEMORIES) - set(kinds) - memories.OPTIONAL
     if missing:
-        raise Failure(f"no such memory: {', '.join(sorted(missing))}; see MEMORIES in hw/synth/check.py")
+        raise Failure(f"no such memory: {', '.join(sorted(missing))}; see MEMORIES in hw/synth/memories.py")
     print(f"{config}: no latch, no loop, all wires have one driver; memories {kinds} ({run.seconds:.1f} s)")
 
 
@@ -196,10 +147,6 @@ def check_templates(folder):
 
 def check_figures(folder, config="npu16", share=0.02):
     """Area and longest path of a small machine against what is recorded, so that neither grows unseen."""
-    import figures
-    import synth
-    import timing
-
     options = synth.arguments(["--config", config, "--family", timing.FAMILY, "--jobs", "1"])
     key = f"{config} {timing.FAMILY} {machine.version()}"
     recorded = figures.load()
@@ -223,9 +170,6 @@ def check_figures(folder, config="npu16", share=0.02):
 
 def check_budget(folder):
     """Machines with what npu16 lacks are within the timing budget, each module and the whole. Only in long tests."""
-    import synth
-    import timing
-
     if not os.environ.get("TESSERA_LONG"):
         print("the budgets of npu32 and npu256t are measured in long tests: skipped")
         return
@@ -247,10 +191,6 @@ def check_budget(folder):
 
 def check_routed(folder, share=0.05):
     """The recorded clocks on ECP5, the worst of as many seeds, against what modules reach now. Only in long tests."""
-    import figures
-    import pnr
-    import synth
-
     if not os.environ.get("TESSERA_LONG"):
         print("clocks on ECP5 are compared in long tests: skipped")
         return

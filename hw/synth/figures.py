@@ -154,14 +154,12 @@ def pnr_table(figures):
 
 def page(text, figures):
     """The page with its tables written again. Errors: Failure when a mark names no table."""
-    import timing
-
-    vta = timing.read_table("vta.toml")
+    vta = machine.read_table("vta.toml")
     made = {
         "area": lambda: area_table(figures, vta["area"]),
         "parts": lambda: parts_table(figures, "npu256 xc7 0.23"),
         "fits": lambda: fits_table(figures),
-        "timing": lambda: timing_table(figures, timing.budget, vta["delay_ns"]),
+        "timing": lambda: timing_table(figures, machine.budget, vta["delay_ns"]),
         "pnr": lambda: pnr_table(figures),
     }
 

@@ -68,6 +68,18 @@ def parameters(name):
     }
 
 
+def read_table(name):
+    """A file of data of this folder."""
+    with open(ROOT / "hw/synth" / name, "rb") as file:
+        return tomllib.load(file)
+
+
+def budget(module):
+    """The timing budget of a module: {ns, levels}."""
+    table = read_table("budget.toml")
+    return {**table["default"], **table.get(module, {})}
+
+
 # Memories of a configuration that go to UltraRAM: instances inside tsr_scratchpads, where the part of the board has too
 # little block RAM. The sources say nothing of it: synthesis is told.
 ULTRA = {"kv260": ("u_acc", "u_out")}

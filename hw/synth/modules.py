@@ -19,8 +19,8 @@ import pathlib
 import re
 import sys
 
-import check
 import machine
+import memories
 from machine import Failure
 
 CACHE = pathlib.Path(os.environ.get("TESSERA_SYNTH_CACHE", machine.ROOT / "build" / "synth"))
@@ -156,7 +156,7 @@ def flow(family, options):
         "opt_merge",
         "opt_clean",
         "check -assert",
-        f"select -assert-none {check.LATCHES}",
+        f"select -assert-none {memories.LATCHES}",
     ]
 
 
@@ -294,9 +294,9 @@ def mapped(config, family, options, folder, minutes=15, tool="yosys", jobs=2, fr
 
 
 def memory_kinds(everything):
-    """How the memories of a machine were mapped: {module.memory: {kind: number}}. Errors: as check.memory_kinds."""
+    """How the memories of a machine were mapped: {module.memory: {kind: number}}. Errors: as memories.kinds_of."""
     lines = [line for module in everything.values() for line in module.memories]
-    return check.memory_kinds(lines, {name: module.depth for name, module in everything.items() if module.depth})
+    return memories.kinds_of(lines, {name: module.depth for name, module in everything.items() if module.depth})
 
 
 def top(everything):

@@ -62,7 +62,7 @@ def record(name, entry):
         content = {
             "command": COMMAND,
             "family": FAMILY,
-            "parts": timing.read_table("parts.toml")["part"],
+            "parts": machine.read_table("parts.toml")["part"],
             "machines": dict(sorted(found.items())),
         }
         partial.write_text(figures.json_of(content) + "\n")

@@ -121,7 +121,7 @@ def vta_area(family, tool, options):
     if options:
         return None
     version = machine.version(tool)
-    for row in timing.read_table("vta.toml")["area"]:
+    for row in machine.read_table("vta.toml")["area"]:
         if row["family"] == family and version.startswith(row["yosys"]):
             return {key: row.get(key, 0) for key in KEYS}
     return None
@@ -131,7 +131,7 @@ def fits(total, family):
     """[{part, boards, fits, spare, percent}] of the parts of the family. `spare`: a quarter of the look-up tables and
     flip-flops stays free, as a router wants; DSP slices and memories need only be there."""
     found = []
-    for part in timing.read_table("parts.toml")["part"]:
+    for part in machine.read_table("parts.toml")["part"]:
         if part["family"] != family:
             continue
         used = {**total, "lut": total["lut"] + total["lut_memory"]}

@@ -10,9 +10,7 @@ chains and wide multiplexers in the end: a sta in the same run ends paths there 
 models afresh."""
 
 import json
-import pathlib
 import re
-import tomllib
 
 import machine
 import modules
@@ -20,19 +18,7 @@ import worst
 from machine import Failure
 from modules import short
 
-HERE = pathlib.Path(__file__).absolute().parent
 FAMILY = "xc7"  # the one Xilinx family whose cells have delays in Yosys
-
-
-def read_table(name):
-    with open(HERE / name, "rb") as file:
-        return tomllib.load(file)
-
-
-def budget(module):
-    """{ns, levels} of a module."""
-    table = read_table("budget.toml")
-    return {**table["default"], **table.get(module, {})}
 
 
 def plain(name):
@@ -137,13 +123,13 @@ def measure(config, folder, options, top_alone=False):
         into = rows if kind in shown else inner
         # Of several forms of a module the slowest one counts.
         if path["ns"] >= into.get(kind, {"ns": -1})["ns"]:
-            into[kind] = {"module": kind, **path, "budget": budget(kind)}
+            into[kind] = {"module": kind, **path, "budget": machine.budget(kind)}
     lists = {}
     if listed:
         netlists = json.loads((folder / f"paths_{called}.json").read_text())["modules"]
         for name in listed:
             lists[short(name)] = worst.Netlist(netlists, name.removeprefix("\\")).worst(options.paths)
-    vta = read_table("vta.toml")["delay_ns"]
+    vta = machine.read_table("vta.toml")["delay_ns"]
     by_delay = sorted(rows.values(), key=lambda row: (row["module"] != "tsr_top", -row["ns"]))
     return {
         "config": config,

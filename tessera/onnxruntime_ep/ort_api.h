@@ -2,8 +2,8 @@
 // The part of ONNX Runtime's C interface that an execution provider in a library of its own needs, in our words. The
 // interface is a few tables of function pointers. A table only grows at its end, so an entry is told by its index, its
 // type and the version in which it appeared; the rest of the table is not declared. The reference is
-// https://onnxruntime.ai/docs/api/c; tests/system/test_execution_provider.py checks indices and types against the
-// wheels.
+// https://onnxruntime.ai/docs/api/c; tests/system/interfaces/test_execution_provider.py checks indices and types
+// against the wheels.
 #pragma once
 
 #include <cstddef>

@@ -15,8 +15,8 @@ from tessera import console
 from tests.bare_metal.host import COMMAND, export
 from tests.bare_metal.test_host import encoder_model
 from tests.oracle import oracle
-from tests.system import test_tutorials as tutorials
 from tests.system.conftest import ROOT
+from tests.system.documents import test_tutorials as tutorials
 from tests.system.graphs import calibration, random_network
 
 DIGITS = ROOT / "examples" / "digits"

@@ -103,6 +103,14 @@ def test_the_licence_stands_among_the_first_three_lines(project, name):
     assert project(name, f"first\nsecond\n{prose.SPDX}\n") == []
 
 
+def test_a_header_says_what_it_is_for(project):
+    finding = ["a.h:2: the line under the licence has to say what the header is for"]
+    assert project("a.h", f"// {prose.SPDX}\n#pragma once\n") == finding
+    assert project("a.h", f"// {prose.SPDX}\n// Arrays.\n#pragma once\n") == []
+    assert project("a.h", f"/* {prose.SPDX} */\n/* Arrays. */\n#pragma once\n") == []
+    assert project("a.cc", f"// {prose.SPDX}\n#include <array>\n") == []
+
+
 @pytest.mark.parametrize("name", ["data.json", "golden.txt"])
 def test_formats_without_comments_need_no_licence_but_have_no_such_words(project, name):
     assert project(name, "[1]\n") == []

@@ -2,26 +2,9 @@
 // What `tessera explore` found: a point for each machine over two of its figures, those that nothing beats marked, and a
 // table of them.
 import { scaleLinear, scaleLog } from "d3-scale";
+import { Exploration, Point } from "./exploration";
 import { count, element, short, svg, Tooltip } from "./look";
 import { Table } from "./table";
-
-interface Point {
-  number: number;
-  machine: Record<string, number | string>;
-  megahertz?: number;
-  dram_latency?: number;
-  judge?: string;
-  figures: Record<string, number>;
-}
-
-export interface Exploration {
-  schema: string;
-  networks?: { name: string }[];
-  objectives?: string[];
-  points: Point[];
-  front: number[];
-  reasons?: string[];
-}
 
 const HEIGHT = 360;
 const MARGIN = { left: 70, right: 20, top: 16, bottom: 46 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The versioned report (docs/report.schema.json) as types, and a run made ready for the views.
 
-import type { Exploration } from "./explore";
+import type { Exploration } from "./exploration";
 
 export type Cause = "compute" | "alu" | "load" | "store" | "sync";
 export const CAUSES: Cause[] = ["compute", "alu", "load", "store", "sync"];

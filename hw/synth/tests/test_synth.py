@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 
 import cells  # noqa: E402
 import figures  # noqa: E402
+import machine  # noqa: E402
 import modules  # noqa: E402
 import pnr  # noqa: E402
 import points  # noqa: E402
@@ -149,12 +150,12 @@ Arrival histogram:
             cells.path_of("No paths found.\nNo paths found")
 
     def test_budgets(self):
-        self.assertEqual(timing.budget("tsr_anything"), {"ns": 5.0, "levels": 12})
+        self.assertEqual(machine.budget("tsr_anything"), {"ns": 5.0, "levels": 12})
 
     def test_recorded_machines_keep_their_budgets(self):
         recorded = figures.load()["timing"]
         for key, rows in recorded.items():
-            over = {name: row for name, row in rows.items() if timing.over({**row, "budget": timing.budget(name)})}
+            over = {name: row for name, row in rows.items() if timing.over({**row, "budget": machine.budget(name)})}
             self.assertEqual(over, {}, key)
         self.assertLessEqual({"npu16", "npu256t"}, {key.split()[0] for key in recorded})
 

@@ -192,7 +192,7 @@ class Session:
         ):
             if value is not None:
                 device_options[name] = value
-        if kernels := sys.modules.get("tessera.tile.registry"):  # whoever registers one has imported it
+        if kernels := sys.modules.get("tessera.tile.models"):  # whoever registers one has imported it
             model = kernels.prepared(model, config, shapes)
         self._session = _tessera.Session(
             model,

@@ -189,12 +189,16 @@ class _Served:
             if not value.is_tensor() or value.device_name() != "cpu":
                 raise _Refused(f"input '{name}' is no tensor in the host's memory")
             value = value.numpy()
-        if kind not in TENSORS:
-            if kind.startswith("seq(tensor(") and isinstance(value, (list, tuple)):
-                return [np.asarray(part) for part in value]
-            if not isinstance(value, np.ndarray):
-                raise _Refused(f"input '{name}' is a {kind}")
-            return value
+        if kind in TENSORS:
+            return self.tensor(name, kind, shape, value)
+        if kind.startswith("seq(tensor(") and isinstance(value, (list, tuple)):
+            return [np.asarray(part) for part in value]
+        if not isinstance(value, np.ndarray):
+            raise _Refused(f"input '{name}' is a {kind}")
+        return value
+
+    def tensor(self, name, kind, shape, value):
+        """A tensor of the model's type and shape, from an array or from lists."""
         if isinstance(value, (list, tuple)):
             try:
                 value = np.asarray(value, TENSORS[kind])

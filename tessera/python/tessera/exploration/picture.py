@@ -55,10 +55,20 @@ def drawn(explorer, points, front, path):
     return made.getvalue()
 
 
+def scale(axis, set_scale, values):
+    """Ticks as plain numbers, and a logarithmic scale where the values are far apart."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    if values and max(values) > 8 * max(min(values), 1e-12):
+        set_scale("log")
+        axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+        axis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 100 else f"{value:g}"))
+
+
 def figure_of(explorer, points, front):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator
 
     across, up = pair(explorer.space)
     figure = Figure(figsize=(12, 6.2), layout="constrained")
@@ -103,14 +113,8 @@ def figure_of(explorer, points, front):
             color=INK,
             weight="bold",
         )
-    plain = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 100 else f"{value:g}")
-    for axis, key in ((axes.xaxis, across), (axes.yaxis, up)):
-        values = [point.figures[key] for point in points]
-        if values and max(values) > 8 * max(min(values), 1e-12):
-            (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
-            axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-            axis.set_minor_formatter(FuncFormatter(lambda *_: ""))
-        axis.set_major_formatter(plain)
+    scale(axes.xaxis, axes.set_xscale, [point.figures[across] for point in points])
+    scale(axes.yaxis, axes.set_yscale, [point.figures[up] for point in points])
     if explorer.part and across in explorer.part:
         axes.axvline(explorer.part[across], color=INK, linewidth=1, linestyle=":")
         axes.text(

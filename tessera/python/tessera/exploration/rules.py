@@ -3,6 +3,7 @@
 before), "4..16 by 4" (each 4 more). A rule is an expression over parameters: "block_out / 4", "wgt_bytes >= 64k"."""
 
 import ast
+import itertools
 import math
 import operator
 import re
@@ -86,27 +87,24 @@ class Rule:
     def _given(self, values):
         return ", ".join(f"{name} = {values[name]}" for name in sorted(self.names)) or "any machine"
 
+    @staticmethod
+    def _applied(operator, left, right):
+        """A quotient that is whole is an integer."""
+        if not isinstance(operator, ast.Div):
+            return OPERATORS[type(operator)](left, right)
+        quotient = left / right
+        return int(quotient) if math.isfinite(quotient) and quotient == int(quotient) else quotient
+
     def _value(self, node, values):
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             return node.value
         if isinstance(node, ast.Name) and node.id in values:
             return values[node.id]
-        if isinstance(node, ast.BinOp):
-            left, right = self._value(node.left, values), self._value(node.right, values)
-            if isinstance(node.op, ast.Div):
-                quotient = left / right
-                return int(quotient) if math.isfinite(quotient) and quotient == int(quotient) else quotient
-            if type(node.op) in OPERATORS:
-                return OPERATORS[type(node.op)](left, right)
-        if isinstance(node, ast.Compare):
-            left, holds = self._value(node.left, values), True
-            for step, right in zip(node.ops, node.comparators):
-                if type(step) not in OPERATORS:
-                    break
-                value = self._value(right, values)
-                holds, left = holds and OPERATORS[type(step)](left, value), value
-            else:
-                return holds
+        if isinstance(node, ast.BinOp) and type(node.op) in (ast.Div, *OPERATORS):
+            return self._applied(node.op, self._value(node.left, values), self._value(node.right, values))
+        if isinstance(node, ast.Compare) and all(type(step) in OPERATORS for step in node.ops):
+            found = [self._value(one, values) for one in (node.left, *node.comparators)]
+            return all(OPERATORS[type(step)](*two) for step, two in zip(node.ops, itertools.pairwise(found)))
         if isinstance(node, ast.BoolOp):
             # What follows counts only where it decides: "b == 0 or a % b == 0" divides by no zero.
             found = (self._value(value, values) for value in node.values)

@@ -69,12 +69,10 @@ class Graph:
             if self.graph.input[i].name in held:
                 del self.graph.input[i]
 
-    def tidy(self):
-        """Leaves out what nobody reads, and finds makers and readers anew. Nodes are put into an order that runs. The
-        types of integers may have changed, and nothing is said of them."""
-        outputs = [value.name for value in self.graph.output]
+    def in_order(self, outputs):
+        """The nodes that these values need, makers before readers."""
         maker = {name: node for node in self.graph.node for name in node.output if name}
-        order, done, names = [], set(), set()
+        order, done = [], set()
         stack = [(maker[name], False) for name in reversed(outputs) if name in maker]
         while stack:
             node, ready = stack.pop()
@@ -86,9 +84,14 @@ class Graph:
             done.add(id(node))
             stack.append((node, True))
             stack.extend((maker[name], False) for name in reversed(reads(node)) if name in maker)
-        for node in order:
-            names.update(reads(node))
-        names.update(outputs)
+        return order
+
+    def tidy(self):
+        """Leaves out what nobody reads, and finds makers and readers anew. Nodes are put into an order that runs. The
+        types of integers may have changed, and nothing is said of them."""
+        outputs = [value.name for value in self.graph.output]
+        order = self.in_order(outputs)
+        names = {*outputs, *(name for node in order for name in reads(node))}
         kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in order]
         del self.graph.node[:]
         self.graph.node.extend(kept)

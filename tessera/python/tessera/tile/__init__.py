@@ -24,9 +24,10 @@ from .checking import Outcome, check
 from .errors import DoesNotFit, KernelError
 from .events import Event, KernelWarning
 from .kernel import Kernel, Program, Spec, kernel
+from .models import embed
 from .operators import Constant, Operator, operator
 from .patterns import pattern
-from .registry import embed, register, replace, unregister
+from .registry import register, replace, unregister
 from .searching import Tuned, tune
 
 __all__ = [

@@ -15,8 +15,8 @@ from ..shapes import shapes_of
 from .checking import array_of, check
 from .errors import KernelError
 from .kernel import Kernel
+from .models import embedding
 from .operators import Operator
-from .registry import embedding
 from .searching import tune
 
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from . import errors
 from .errors import KernelError
-from .loops import Loop, Position, as_position, integer_of
+from .functions import FUNCTIONS, OF_NUMPY, SIGNS
+from .loops import Loop, Position, Positioned, as_position, integer_of
+from .meaning import values_of
 
 LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
 
@@ -101,8 +103,6 @@ class Expression:
     def as_position(self):
         if not self.constant:
             errors.refuse(f"a position does not depend on data, and {self} does: addresses are known in advance")
-        from .meaning import values_of
-
         values = values_of(self, self.loops)
         return Position(dict.fromkeys(self.loops, 0), 0, values.astype(np.int64), str(self))
 
@@ -127,8 +127,14 @@ class Expression:
     def __floordiv__(self, other):
         return binary("floordiv", self, other)
 
+    def __rfloordiv__(self, other):
+        return binary("floordiv", other, self)
+
     def __mod__(self, other):
         return binary("mod", self, other)
+
+    def __rmod__(self, other):
+        return binary("mod", other, self)
 
     def __rshift__(self, other):
         return binary("shift", self, other)
@@ -199,28 +205,6 @@ class Load(Expression):
         if self.source.number:
             return self.source.name
         return f"{self.source.name}[{', '.join(map(str, self.positions))}]"
-
-
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shift": ">>", "less": "<", "equal": "=="}
-FUNCTIONS = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floordiv": np.floor_divide,
-    "mod": np.mod,
-    "shift": np.right_shift,
-    "less": np.less,
-    "equal": np.equal,
-    "abs": np.abs,
-    "max": np.maximum,
-    "min": np.minimum,
-    "where": lambda condition, a, b: np.where(condition != 0, a, b),
-}
-
-
-OF_NUMPY = {
-    FUNCTIONS[name]: name for name in ("add", "sub", "mul", "floordiv", "mod", "shift", "less", "equal", "max", "min")
-}
 
 
 class Apply(Expression):
@@ -306,8 +290,6 @@ def factors_of(expression):
 
 def sum_range(body, over):
     """The least and the greatest sum: constants among the factors count with their values."""
-    from .meaning import values_of
-
     factors = factors_of(body)
     fixed = [one for one in factors if one.constant and one.loops]
     count = math.prod(loop.extent for loop in over)
@@ -388,6 +370,10 @@ def binary(name, one, other):
     if isinstance(a, Number) and isinstance(b, Number):
         return Number(int(FUNCTIONS[name](np.int64(a.value), np.int64(b.value))))
     return Apply(name, [a, b])
+
+
+# Of two loops, too, a comparison is an expression.
+Positioned.compared = staticmethod(functools.partial(binary, "less"))
 
 
 def of_bits(name, one, other):

@@ -19,9 +19,11 @@ def integer_of(value):
 
 
 class Positioned:
-    """What loops and positions have in common: arithmetic with integers and with each other."""
+    """What loops and positions have in common: arithmetic with integers and with each other. Where the other one is an
+    element of a tensor, which is known only when the kernel runs, the result is what that element makes of it."""
 
     __array_ufunc__ = None  # NumPy leaves operations to them
+    compared = None  # whether one is less than the other, as an expression: expressions.py says how
 
     def position(self):
         raise NotImplementedError
@@ -53,16 +55,16 @@ class Positioned:
         return combined(self, other, "%")
 
     def __lt__(self, other):
-        return compared(self, other)
+        return self.compared(self, other)
 
     def __gt__(self, other):
-        return compared(other, self)
+        return self.compared(other, self)
 
     def __le__(self, other):
-        return 1 - compared(other, self)
+        return 1 - self.compared(other, self)
 
     def __ge__(self, other):
-        return 1 - compared(self, other)
+        return 1 - self.compared(self, other)
 
     def __repr__(self):
         return str(self.position())
@@ -151,21 +153,9 @@ def as_position(value):
     return Position({}, number)
 
 
-def compared(one, other):
-    """Whether one is less than the other: an expression."""
-    from .expressions import binary
-
-    return binary("less", one, other)
-
-
-NAMES = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "mod"}
-
-
 def combined(one, other, sign):
-    if getattr(other, "constant", True) is False or getattr(one, "constant", True) is False:  # an element of a tensor
-        from .expressions import binary
-
-        return binary(NAMES[sign], one, other)
+    if getattr(other, "constant", True) is False:  # an element of a tensor
+        return NotImplemented
     a, b = as_position(one), as_position(other)
     affine = a.table is None and b.table is None
     if affine and sign in "+-":

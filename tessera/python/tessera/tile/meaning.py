@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from . import expressions
+from .functions import FUNCTIONS
 from .loops import spread
 
 MOST_AT_ONCE = 1 << 20  # elements of a reduction
@@ -48,7 +48,7 @@ class Meaning:
         return found if source.pad is None else np.where(inside, found, source.pad)
 
     def _apply(self, expression, loops, fixed):
-        function = expressions.FUNCTIONS[expression.name]
+        function = FUNCTIONS[expression.name]
         return np.asarray(function(*(self.values(one, loops, fixed) for one in expression.children)), np.int64)
 
     def _lookup(self, expression, loops, fixed):
@@ -58,7 +58,7 @@ class Meaning:
     def _requantise(self, expression, loops, fixed):
         value = self.values(expression.children[0], loops, fixed)
         scale = expression.scale
-        if isinstance(scale, expressions.Expression):
+        if not isinstance(scale, float):
             scale = self.values(scale, loops, fixed)
         scaled = value.astype(np.float32) * np.asarray(scale, np.float32)
         return np.rint(np.clip(scaled, expression.low, expression.high)).astype(np.int64) + expression.zero

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.system.builders import MS
-from tests.system.test_activation_products import Products
-from tests.system.test_npu_operators import COUNT, SEED, check, seeds
+from tests.system.operators.test_activation_products import Products
+from tests.system.operators.test_npu_operators import COUNT, SEED, check, seeds
 
 
 class Attention(Products):

@@ -13,7 +13,7 @@ import tessera
 from tests.oracle import oracle
 from tests.system.decoder import Decoder, empty_past
 from tests.system.exported_decoder import ExportedDecoder
-from tests.system.test_binding import decode
+from tests.system.interfaces.test_binding import decode
 
 PACKED = "packed_weights = 1\n"
 

@@ -2,9 +2,9 @@
 """The instruction streams of the benchmark networks, held against what `streams.json` keeps of them.
 
 A change inside the compiler that should not change programs fails here when it does. A change that should is seen here
-first: `python tests/system/test_streams.py --update` writes the file again and prints the cycles before and after,
-which belong into the commit message. Kept are a digest of the assembly (waits and signals included), the number of
-instructions, the bytes of constants and arena, the DRAM bytes and the cycles that the compiler predicts.
+first: `python tests/system/networks/test_streams.py --update` writes the file again and prints the cycles before and
+after, which belong into the commit message. Kept are a digest of the assembly (waits and signals included), the number
+of instructions, the bytes of constants and arena, the DRAM bytes and the cycles that the compiler predicts.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import tempfile
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 from tests.system.conftest import BUILD, ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))

@@ -12,7 +12,7 @@ from tessera.generation import Generator
 
 import tessera
 from tests.system.exported_decoder import ExportedDecoder
-from tests.system.test_exported_decoders import run_by_name, runtime
+from tests.system.networks.test_exported_decoders import run_by_name, runtime
 
 LENGTH = 16
 

@@ -20,7 +20,7 @@ import tessera
 from tessera import tuning
 from tests.oracle import oracle
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 SMALL = {"config": "npu64", "trials": 12, "judge": "replay", "search": "evolutionary"}
 

@@ -11,8 +11,8 @@ import tessera
 from tests.oracle import oracle
 from tests.system import attention, builders
 from tests.system.builders import MS
-from tests.system.test_activation_products import Products
-from tests.system.test_npu_operators import COUNT, SEED, check, seeds
+from tests.system.operators.test_activation_products import Products
+from tests.system.operators.test_npu_operators import COUNT, SEED, check, seeds
 
 
 def random_softmax(seed):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/tutorials: what a reader types there runs, in a folder that looks like a fresh clone after a build, and prints
-the lines that the page shows.
+"""docs/tutorials and docs/tour.md: what a reader types there runs, in a folder that looks like a fresh clone after a
+build, and prints the lines that the page shows.
 
 A page is one session of a shell. In its blocks ```console a command stands behind `$ `, with the rest of its
 here-document, and the lines under it are all that it prints; `...` stands for lines that are left out. A command fails
@@ -9,8 +9,8 @@ where an error of tessera is shown, and only there. A comment in front of a bloc
     <!-- not run: why -->           the block is shown only
     <!-- figures vary: why -->      the lines are those, numbers in them may be others
 
-When figures change for a reason, `python tests/system/test_tutorials.py --update` writes the lines again, and says
-which lines have no counterpart any more and which numbers of the text are in no block.
+When figures change for a reason, `python tests/system/documents/test_tutorials.py --update` writes the lines again, and
+says which lines have no counterpart any more and which numbers of the text are in no block.
 """
 
 import os
@@ -21,15 +21,15 @@ import sys
 import tempfile
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 
 import pytest
 
 import tessera
 from tests.system.conftest import BUILD, ROOT
 
-FOLDER = ROOT / "docs" / "tutorials"
-PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
+FOLDER = ROOT / "docs"
+PAGES = ["tour.md", *sorted(f"tutorials/{path.name}" for path in (FOLDER / "tutorials").glob("*.md"))]
 BLOCK = re.compile(r"(?:<!-- (not run|figures vary): [^>]*-->\n+)?^```console\n(.*?)^```$", re.M | re.S)
 HEREDOC = re.compile(r"<<'?(\w+)'?")
 END = "\x1e"  # stands between the outputs of two commands
@@ -161,7 +161,10 @@ def missing(text):
     """What this build lacks for a page, or nothing."""
     if "tessera board" in text and not (BUILD / "lib/tessera/xrt/lib/libxrt_hwemu.so.2").exists():
         return "the simulated board (libxrt-dev or verilator)"
-    if "--device rtl" in text and not (BUILD / "lib/tessera/rtl/npu64.so").exists():
+    lacking = [name for name in re.findall(r"build/release/bin/(\w+)", text) if not (BUILD / "bin" / name).exists()]
+    if lacking:
+        return lacking[0]
+    if re.search("--device rtl|sysc rtl", text) and not (BUILD / "lib/tessera/rtl/npu64.so").exists():
         return "the RTL of npu64"
     if "--html" in text and not (BUILD / "web" / "page.html").exists():
         return "the page for the browser (npm)"
@@ -171,10 +174,23 @@ def missing(text):
 def test_the_index_leads_to_every_document():
     index = (ROOT / "docs" / "README.md").read_text()
     documents = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
-    assert len(PAGES) == 4
+    assert len(PAGES) == 5
     # The frame of the site is no document of its own.
     unnamed = [name for name in sorted(documents) if f"({name})" not in index and not name.startswith("site/")]
     assert unnamed == []
+
+
+def test_every_document_stands_on_one_shelf():
+    """A document is an entry of one of the four, and every room's decisions are on the last."""
+    text = (ROOT / "docs" / "README.md").read_text()
+    shelves = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+    assert list(shelves) == ["Tutorials", "Guides", "Reference", "Rationale"]
+    links = [link for shelf in shelves.values() for link in re.findall(r"\]\(([^)#]+)\)", shelf)]
+    assert sorted(link for link in set(links) if links.count(link) > 1) == []
+    decided = {
+        os.path.relpath(path, ROOT / "docs") for path in ROOT.glob("*/**/rationale.md") if "build" not in path.parts
+    }
+    assert decided - set(re.findall(r"\]\(([^)]+)\)", shelves["Rationale"])) == set()
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -185,7 +201,7 @@ def test_a_reader_sees_what_the_page_shows(page, tmp_path):
     problems = []
     now = renewed_page(text, type_in(text, tmp_path), problems)
     assert problems == []
-    assert now == text, "tests/system/test_tutorials.py --update writes what is printed now"
+    assert now == text, "tests/system/documents/test_tutorials.py --update writes what is printed now"
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -9,7 +9,7 @@ import pytest
 import tessera
 from tests.system import builders
 from tests.system.decoder import Decoder, empty_past
-from tests.system.test_decoders import feeds_at, names_of
+from tests.system.networks.test_decoders import feeds_at, names_of
 
 
 @pytest.fixture

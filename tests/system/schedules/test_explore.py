@@ -28,7 +28,7 @@ from tessera.exploration import command as command_module
 
 from tessera import workers
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench"))
 import networks  # noqa: E402
 

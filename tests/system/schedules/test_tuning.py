@@ -23,7 +23,7 @@ from tessera.tuning.database import NETWORKS, Database
 import tessera
 from tessera import tuning, workers
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench"))
 import networks  # noqa: E402
 

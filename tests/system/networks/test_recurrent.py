@@ -16,8 +16,7 @@ from tessera.quantization.prepare import prepare
 from tessera.quantization.recurrent import GATES, PARAMETERS, is_cell
 
 import tessera
-
-from . import validity
+from tests.system import validity
 
 VALUE = helper.make_tensor_value_info
 PRODUCTS = {"MatMul", "Gemm", "Conv"}

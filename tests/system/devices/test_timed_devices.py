@@ -13,8 +13,8 @@ import tessera
 from tests.oracle import oracle
 from tests.system import attention
 from tests.system.conftest import ROOT
-from tests.system.test_activation_products import random_product
-from tests.system.test_models import random_feeds
+from tests.system.networks.test_models import random_feeds
+from tests.system.operators.test_activation_products import random_product
 
 sys.path.insert(0, str(ROOT / "bench"))
 import networks

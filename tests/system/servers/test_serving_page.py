@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from tests.system import serving, test_tutorials
+from tests.system import serving
 from tests.system.conftest import ROOT
+from tests.system.documents import test_tutorials
 
 for package in serving.PACKAGES:
     pytest.importorskip(package, reason=f"the Python package {package} is missing; ./dev setup installs it")

@@ -21,7 +21,7 @@ from tests.system import builders
 from tests.system import remote_server as serving
 from tests.system.conftest import BUILD
 from tests.system.decoder import Decoder, empty_past
-from tests.system.test_binding import decode
+from tests.system.interfaces.test_binding import decode
 
 grpc = serving.needs_grpc()
 SIMULATED_BOARD = (BUILD / "lib/tessera/xrt/lib/libxrt_hwemu.so.2").exists()

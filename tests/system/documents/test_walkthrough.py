@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/walkthrough.md shows instructions and cycles of the digits network on npu64: they must be those of today.
 
-When they change for a reason, `python tests/system/test_walkthrough.py --update` writes the table and the picture of
-the cycles again, and says which numbers of the text around them are no longer in the table."""
+When they change for a reason, `python tests/system/documents/test_walkthrough.py --update` writes the table and the
+picture of the cycles again, and says which numbers of the text around them are no longer in the table."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 
 import pytest
 

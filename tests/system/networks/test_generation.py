@@ -7,7 +7,7 @@ import pytest
 from tessera.generation import Generator
 
 from tests.system.decoder import Decoder, empty_past
-from tests.system.test_decoders import as_past, runtime
+from tests.system.networks.test_decoders import as_past, runtime
 
 SMALL = {"layers": 2, "heads": 4, "groups": 2, "size": 8}
 

@@ -15,7 +15,7 @@ import pytest
 
 import tessera
 from tests.system import remote_server as serving
-from tests.system.test_remote import SIMULATED_BOARD, convolutions, message_of
+from tests.system.servers.test_remote import SIMULATED_BOARD, convolutions, message_of
 
 grpc = serving.needs_grpc()
 LONG = bool(os.environ.get("TESSERA_LONG"))

@@ -9,7 +9,7 @@ import pytest
 import tessera
 from tests.system import attention, builders
 from tests.system.builders import MS
-from tests.system.test_npu_operators import COUNT, SEED, Network, check, seeds
+from tests.system.operators.test_npu_operators import COUNT, SEED, Network, check, seeds
 
 
 class Products(Network):
