@@ -278,8 +278,8 @@ def check_routed(folder, share=0.05):
 def check_forms(folder):
     """The simulator's form of tsr_mac_array and the one for synthesis compute the same: a proof over all inputs, with
     registers as wires, at widths that a solver masters. Each field, carry and correction of the real widths is there,
-    and taps beyond half a row. Types and zero points of dense weights are cases of their own. A row of four operands has
-    chains of two products. Chains of four need one of eight, in which half of the operands are zero here."""
+    and taps beyond half a row. Types and zero points of dense weights are cases of their own. A row of four operands
+    has chains of two products. Chains of four need one of eight, in which half of the operands are zero here."""
     names = (
         "hw/synth/no_registers.v",
         "hw/prim/tsr_sum_tree.sv",
