@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The product of two signed numbers in look-up tables and carry chains, for small products of which there are many where
-// DSP slices are scarce. Enters: two signed numbers. Leaves: their exact product. Method: two bits of the second number,
+// DSP slices are scarce. Enters: two signed numbers, and one of two bits that is added, for which the first row has
+// room. Leaves: the exact sum of product and addend. Method: two bits of the second number,
 // with the bit below them, choose 0, the first number or its double, or the opposite of these (Booth); each choice and
 // its addition are one look-up table a bit.
 //
@@ -12,6 +13,7 @@ module tsr_lut_multiply #(
 ) (
   input  logic [Width-1:0]         value_i,
   input  logic [ByWidth-1:0]       by_i,
+  input  logic [1:0]               addend_i,
   output logic [Width+ByWidth-1:0] product_o
 );
 
@@ -38,7 +40,7 @@ module tsr_lut_multiply #(
       end
     end
     if (r == 0) begin : gen_first
-      assign carried = '0;
+      assign carried = RowBits'(addend_i);
     end else begin : gen_next
       assign carried = {{2{gen_row[r-1].row[RowBits-1]}}, gen_row[r-1].row[RowBits-1:2]};
     end

@@ -31,8 +31,7 @@ module tsr_alu #(
   parameter logic [8:0]  RequantiseRegisters = tsr_isa_pkg::TimingRequantiseRegisters,
   parameter int unsigned RequantiseTrailing  = tsr_isa_pkg::TimingRequantiseDepth - $countones(RequantiseRegisters),
   parameter logic [12:0] SecondRegisters     = tsr_isa_pkg::TimingSecondOpRegisters,
-  parameter int unsigned SecondTrailing      = tsr_isa_pkg::TimingSecondOpDepth - $countones(SecondRegisters),
-  localparam int unsigned TableParts = (TableBytes + 2) / 3
+  parameter int unsigned SecondTrailing      = tsr_isa_pkg::TimingSecondOpDepth - $countones(SecondRegisters)
 ) (
   input  logic                          clk_i,
   input  logic                          rst_ni,
@@ -70,10 +69,10 @@ module tsr_alu #(
   output logic [13:0]                   inp_addr_o,
   input  logic                          inp_gnt_i,  // of reads; a write is always granted
   input  logic [8*Batch*BlockIn-1:0]    inp_rdata_i,
-  // What is written to OUT or INP; its last SecondLanes bytes are joined with each of the parts (tsr_alu_tables).
+  // What is written to OUT or INP; its last SecondLanes bytes are joined with those of the second table (tsr_alu_tables).
   output logic [8*Batch*BlockOut-1:0]   bytes_o,
-  output logic [8*SecondLanes*TableParts-1:0] table_parts_o,
-  output logic [SecondLanes*TableParts-1:0] table_parity_o,  // of each part's bytes
+  output logic [8*SecondLanes-1:0]      table_bytes_o,
+  output logic [SecondLanes-1:0]        table_parity_o,  // of them
   output logic                          param_req_o,
   output logic [9:0]                    param_addr_o,
   input  logic [64*BlockOut-1:0]        param_rdata_i,
@@ -195,7 +194,7 @@ module tsr_alu #(
     .constants_i(lanes_constants), .second_valid_i(second_valid), .second_i(second),
     .valid_i(reduced_valid && !reduced_raw), .bounds_i(bounds), .value_i(reduced), .param_i(param_rdata_i),
     .first_valid_o(first_valid), .first_value_o(first_value), .write_valid_i(early_valid), .write_bytes_i(early_bytes),
-    .second_valid_o(last_valid), .second_bytes_o(last_bytes), .table_parts_o, .table_parity_o, .rows_i(rows_busy), .rows_look_up_i(rows_look_up),
+    .second_valid_o(last_valid), .second_bytes_o(last_bytes), .table_bytes_o, .table_parity_o, .rows_i(rows_busy), .rows_look_up_i(rows_look_up),
     .rows_index_i(rows_index), .rows_bytes_o(rows_table), .results_look_up_i(results_look_up),
     .results_index_i(results_index), .results_bytes_o(results_table), .tbl_we_i, .tbl_waddr_i, .tbl_wdata_i, .tbl_wbe_i,
     .parity_error_o

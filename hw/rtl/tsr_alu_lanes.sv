@@ -22,7 +22,6 @@ module tsr_alu_lanes #(
   parameter logic [12:0] SecondRegisters     = 13'h1fff,
   parameter int unsigned SecondTrailing      = 0,
   localparam int unsigned Lanes = Batch * BlockOut,
-  localparam int unsigned Parts = (TableBytes + 2) / 3,
   localparam int unsigned RowBytes = RowLanes != 0 ? 4 * RowLanes : 1
 ) (
   input  logic                               clk_i,
@@ -50,8 +49,8 @@ module tsr_alu_lanes #(
   // Behind the second operation; the bytes a cycle later, in the last lanes joined with the second table's.
   output logic                               second_valid_o,
   output logic [8*Lanes-1:0]                 second_bytes_o,
-  output logic [8*SecondLanes*Parts-1:0]     table_parts_o,
-  output logic [SecondLanes*Parts-1:0]       table_parity_o,
+  output logic [8*SecondLanes-1:0]           table_bytes_o,
+  output logic [SecondLanes-1:0]             table_parity_o,
   // Rows read the first lookup's tables, and for their results tables of their own.
   input  logic                               rows_i,
   input  logic                               rows_look_up_i,
@@ -99,7 +98,6 @@ module tsr_alu_lanes #(
 
   // Tables: the first one is read here, the second one behind the second operation.
   logic [8*Lanes-1:0] bytes_b_q;
-  logic [8*SecondLanes-1:0] table_bytes;
   logic look_c, none_c;
   logic [12*Lanes-1:0] index_a;
   logic [12*SecondLanes-1:0] index_c;
@@ -116,7 +114,7 @@ module tsr_alu_lanes #(
     .clk_i, .first_i((Rows && rows_look_up_i) || (enable_i && valid_a && after_a.first.enable)),
     .first_index_i(Rows && rows_i ? rows_index_i : index_a), .first_bytes_o(bytes_b_q), .second_i(look_c),
     .rows_i(results_look_up_i), .rows_index_i(results_index_i), .rows_bytes_o(results_bytes_o),
-    .second_none_i(none_c || (Rows && rows_i)), .second_index_i(index_c), .second_parts_o(table_parts_o),
+    .second_none_i(none_c || (Rows && rows_i)), .second_index_i(index_c), .second_bytes_o(table_bytes_o),
     .second_parity_o(table_parity_o),
     .we_i(tbl_we_i), .waddr_i(tbl_waddr_i), .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i),
     .error_o(parity_error_o)
@@ -152,10 +150,6 @@ module tsr_alu_lanes #(
   end
 
   // The second operation and the second table.
-  always_comb begin
-    table_bytes = '0;
-    for (int unsigned p = 0; p < Parts; p++) table_bytes |= table_parts_o[8*SecondLanes*p+:8*SecondLanes];
-  end
   assign second_on_b = valid_b_q && after_b_q.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   assign first_valid_o = valid_b_q && !second_on_b;
   assign first_value_o = value_b;
@@ -166,7 +160,7 @@ module tsr_alu_lanes #(
     .operation_i(after_b_q.second_op), .unsigned_i(after_b_q.second_unsigned), .swap_i(after_b_q.second_swap),
     .table_enable_i(after_b_q.second.enable), .table_i(after_b_q.second.number), .constants_i,
     .first_valid_i(write_valid_i), .first_bytes_i(write_bytes_i), .valid_o(second_valid_o), .bytes_o(second_bytes_o),
-    .look_up_o(look_c), .look_none_o(none_c), .index_o(index_c), .bytes_i(table_bytes)
+    .look_up_o(look_c), .look_none_o(none_c), .index_o(index_c), .bytes_i(table_bytes_o)
   );
 
   logic unused;

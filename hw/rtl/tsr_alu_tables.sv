@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ALU's tables: reads of one byte a lane for the first and for the second lookup, writes of LOAD. Enters: table and
-// byte of each lane, and of each row lane for its results. Leaves: the bytes, in the next cycle; those of the second lookup as Parts values of which at most one
-// is not 0, and all are 0 behind second_none_i. Method: in hardware each lane has a copy of its own, since a block RAM has
-// one read port; a word of TableBytes is read, and the byte chosen behind it. The second lookup's bytes are written in the
-// same cycle: three bytes and their selects are one look-up table, and the memories join the parts with what else they
-// may be given; with Parity each of them with the bit that the table has of its byte. The simulator has one memory for all.
+// byte of each lane, and of each row lane for its results. Leaves: the bytes, in the next cycle; those of the second
+// lookup are 0 behind second_none_i, so that whoever writes them joins them with what else it may write. Method: in
+// hardware each lane has a copy of its own, since a block RAM has one read port; it is written in words of TableBytes and
+// read byte by byte (tsr_ram_bytes), with Parity together with the bit that the table has of the byte. The simulator has
+// one memory for all.
 //
 // Latency: one cycle. Throughput: all reads and one write a cycle. Back-pressure: none; first_i = 0, or second_i = 0 and
 // second_none_i = 0, leaves the bytes as they are. Reset: none, the content is data.
@@ -16,7 +16,6 @@ module tsr_alu_tables #(
   parameter int unsigned TableCount  = 1,
   parameter int unsigned TableBytes  = 8,
   parameter int unsigned Parity      = 0,
-  localparam int unsigned Parts = (TableBytes + 2) / 3,
   localparam int unsigned RowBytes = RowLanes != 0 ? 4 * RowLanes : 1
 ) (
   input  logic                        clk_i,
@@ -30,8 +29,8 @@ module tsr_alu_tables #(
   input  logic                        second_i,
   input  logic [12*SecondLanes-1:0]   second_index_i,
   input  logic                        second_none_i,  // not with second_i
-  output logic [8*SecondLanes*Parts-1:0] second_parts_o,
-  output logic [SecondLanes*Parts-1:0] second_parity_o,  // without Parity 0
+  output logic [8*SecondLanes-1:0]    second_bytes_o,
+  output logic [SecondLanes-1:0]      second_parity_o,  // without Parity 0
   // One aligned group of TableBytes.
   input  logic                        we_i,
   input  logic [21-$clog2(TableBytes):0] waddr_i,
@@ -86,7 +85,7 @@ module tsr_alu_tables #(
       second_q <= '0;
     end
   end
-  assign second_parts_o = (8 * SecondLanes * Parts)'(second_q);
+  assign second_bytes_o = second_q;
 
   if (Parity != 0) begin : gen_parity
     logic wrong, wrong_q, error_q;
@@ -98,19 +97,19 @@ module tsr_alu_tables #(
       if (first_i) begin
         for (int unsigned l = 0; l < Lanes; l++) begin
           at = WordBits'(first_index_i[12*l+:12] >> ByteBits);
-          for (int unsigned n = 0; n < TableBytes; n++) wrong |= ^{table_mem[at][8*n+:8], parity_mem[at][n]};
+          wrong |= ^{8'(table_mem[at] >> {first_index_i[12*l+:ByteBits], 3'd0}), parity_mem[at][first_index_i[12*l+:ByteBits]]};
         end
       end
       if (RowLanes != 0 && rows_i) begin
         for (int unsigned l = 0; l < RowBytes; l++) begin
           at = WordBits'(rows_index_i[12*l+:12] >> ByteBits);
-          for (int unsigned n = 0; n < TableBytes; n++) wrong |= ^{table_mem[at][8*n+:8], parity_mem[at][n]};
+          wrong |= ^{8'(table_mem[at] >> {rows_index_i[12*l+:ByteBits], 3'd0}), parity_mem[at][rows_index_i[12*l+:ByteBits]]};
         end
       end
       if (second_i) begin
         for (int unsigned l = 0; l < SecondLanes; l++) begin
           at = WordBits'(second_index_i[12*l+:12] >> ByteBits);
-          for (int unsigned n = 0; n < TableBytes; n++) wrong |= ^{table_mem[at][8*n+:8], parity_mem[at][n]};
+          wrong |= ^{8'(table_mem[at] >> {second_index_i[12*l+:ByteBits], 3'd0}), parity_mem[at][second_index_i[12*l+:ByteBits]]};
         end
       end
     end
@@ -126,7 +125,7 @@ module tsr_alu_tables #(
       end
     end
     assign error_o = error_q;
-    assign second_parity_o = (SecondLanes * Parts)'(second_parity_q);
+    assign second_parity_o = second_parity_q;
   end else begin : gen_no_parity
     logic unused_parity;
     assign unused_parity = &{1'b0, wparity};
@@ -135,6 +134,8 @@ module tsr_alu_tables #(
   end
 `else
   localparam int unsigned Copies = Lanes + SecondLanes + 4 * RowLanes;
+  logic [TableBytes-1:0] wbe;
+  assign wbe = {TableBytes{we_i}} & wbe_i;
   logic [Copies-1:0] errors;
   assign error_o = errors != '0;
   logic [12*Copies-1:0] indices;
@@ -143,46 +144,24 @@ module tsr_alu_tables #(
     assign rows_bytes_o = '0;
   end
   for (genvar l = 0; l < Copies; l++) begin : gen_lane
-    logic [11:0] index;
-    logic [8*TableBytes-1:0] word;
-    logic [TableBytes-1:0] parity;
-    logic read;
-    assign index = indices[12*l+:12];
-    assign read = l < Lanes ? first_i : l < Lanes + SecondLanes ? second_i : rows_i;
-    tsr_ram_1r1w #(.Width(8 * TableBytes), .Depth(Words), .Parity(Parity)) u_copy (
-      .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .rparity_o(parity), .error_o(errors[l]), .we_i,
-      .waddr_i(WordBits'(waddr_i)), .wdata_i, .wparity_i(wparity), .wbe_i
+    logic [7:0] value;
+    logic parity;
+    tsr_ram_bytes #(.Bytes(TableBytes), .Words(Words), .Parity(Parity)) u_copy (
+      .clk_i, .re_i(l < Lanes ? first_i : l < Lanes + SecondLanes ? second_i : rows_i),
+      .clear_i(l >= Lanes && l < Lanes + SecondLanes && second_none_i && !second_i), .raddr_i((WordBits + ByteBits)'(indices[12*l+:12])),
+      .rdata_o(value), .rparity_o(parity), .error_o(errors[l]), .waddr_i(WordBits'(waddr_i)), .wdata_i, .wparity_i(wparity),
+      .wbe_i(wbe)
     );
-    if (l < Lanes || l >= Lanes + SecondLanes) begin : gen_first
-      logic [ByteBits-1:0] byte_q;
-      always_ff @(posedge clk_i) begin
-        if (read) byte_q <= index[ByteBits-1:0];
-      end
-      if (l < Lanes) begin : gen_bytes
-        assign first_bytes_o[8*l+:8] = 8'(word >> {byte_q, 3'd0});
-      end else begin : gen_rows
-        assign rows_bytes_o[8*(l-Lanes-SecondLanes)+:8] = 8'(word >> {byte_q, 3'd0});
-      end
-      logic unused_parity;
-      assign unused_parity = &{1'b0, parity};
-    end else begin : gen_second
-      logic [TableBytes-1:0] chosen_q;
-      logic [24*Parts-1:0] gated;
-      logic [3*Parts-1:0] gated_parity;
-      always_ff @(posedge clk_i) begin
-        if (read) chosen_q <= TableBytes'(1) << index[ByteBits-1:0];
-        else if (second_none_i) chosen_q <= '0;
-      end
-      always_comb begin
-        gated = '0;
-        for (int unsigned n = 0; n < TableBytes; n++) gated[8*n+:8] = word[8*n+:8] & {8{chosen_q[n]}};
-      end
-      assign gated_parity = (3 * Parts)'(parity & chosen_q);
-      for (genvar p = 0; p < Parts; p++) begin : gen_part
-        assign second_parts_o[8*(SecondLanes*p+l-Lanes)+:8] = gated[24*p+:8] | gated[24*p+8+:8] | gated[24*p+16+:8];
-        assign second_parity_o[SecondLanes*p+l-Lanes] = |gated_parity[3*p+:3];
-      end
+    if (l < Lanes) begin : gen_first
+      assign first_bytes_o[8*l+:8] = value;
+    end else if (l < Lanes + SecondLanes) begin : gen_second
+      assign second_bytes_o[8*(l-Lanes)+:8] = value;
+      assign second_parity_o[l-Lanes] = parity;
+    end else begin : gen_rows
+      assign rows_bytes_o[8*(l-Lanes-SecondLanes)+:8] = value;
     end
+    logic unused_parity;
+    assign unused_parity = &{1'b0, parity};
   end
 `endif
 

@@ -465,13 +465,17 @@ module tsr_gemm #(
     if (valid_a) tile_3_q <= tile_a;
   end
 
+  // It is written as a difference for synthesis, so that the choice stands in the carry chain's own look-up tables.
   always_ff @(posedge clk_i) begin
     logic [32*AccLanes-1:0] sum;
     if (valid_3_q) begin
       if (!tile_3_q.first) sum = sum_q;
       else if (tile_3_q.accumulate) sum = acc_rdata_i;
       else sum = '0;
-      for (int unsigned l = 0; l < AccLanes; l++) sum[32*l+:32] = sum[32*l+:32] + sums_3[32*l+:32];
+      for (int unsigned l = 0; l < AccLanes; l++) begin
+        if (tsr_isa_pkg::Simulated) sum[32*l+:32] = sum[32*l+:32] + sums_3[32*l+:32];
+        else sum[32*l+:32] = 32'(({sums_3[32*l+:32], 1'b0} - {~sum[32*l+:32], 1'b1}) >> 1);
+      end
       sum_q <= sum;
     end
   end

@@ -4,6 +4,7 @@
 //
 // Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
 // written in the same cycle returns the old word. Reset: none, the content is data. Legal: Width a multiple of 8.
+// Nothing but wbe_i says that something is written: so a write has no gates in here, of which each copy would have its own.
 // With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it (tsr_ram_parity). A read checks
 // the whole word: error_o two cycles after re_i. Memory that was never written must be zero then.
 module tsr_ram_1r1w #(
@@ -18,7 +19,6 @@ module tsr_ram_1r1w #(
   output logic [Width-1:0]       rdata_o,
   output logic [Width/8-1:0]     rparity_o,  // as it was written; without Parity 0
   output logic                   error_o,
-  input  logic                   we_i,
   input  logic [AddressBits-1:0] waddr_i,
   input  logic [Width-1:0]       wdata_i,
   input  logic [Width/8-1:0]     wparity_i,
@@ -41,7 +41,7 @@ module tsr_ram_1r1w #(
   logic [Width-1:0] merged;  // read by nothing but the statement after it
   /* verilator lint_off BLKSEQ */
   always_ff @(posedge clk_i) begin
-    if (we_i) begin
+    if (wbe_i != '0) begin
       merged = mem[waddr_i];
       for (int unsigned b = 0; b < Width / 8; b++) begin
         if (wbe_i[b]) merged[8*b+:8] = wdata_i[8*b+:8];
@@ -54,7 +54,7 @@ module tsr_ram_1r1w #(
   if (Parity != 0) begin : gen_parity_mem
     always_ff @(posedge clk_i) begin
       if (re_i) rparity_o <= parity_mem[raddr_i];
-      if (we_i) parity_mem[waddr_i] <= (parity_mem[waddr_i] & ~wbe_i) | (wparity_i & wbe_i);
+      if (wbe_i != '0) parity_mem[waddr_i] <= (parity_mem[waddr_i] & ~wbe_i) | (wparity_i & wbe_i);
     end
   end else begin : gen_no_parity_mem
     assign rparity_o = '0;
@@ -68,10 +68,8 @@ module tsr_ram_1r1w #(
     if (re_i) rdata_q <= mem[raddr_i];
   end
   always_ff @(posedge clk_i) begin
-    if (we_i) begin
-      for (int unsigned b = 0; b < Bytes; b++) begin
-        if (wbe_i[b]) mem[waddr_i][ByteBits*b+:ByteBits] <= ByteBits'({wparity_i[b], wdata_i[8*b+:8]});
-      end
+    for (int unsigned b = 0; b < Bytes; b++) begin
+      if (wbe_i[b]) mem[waddr_i][ByteBits*b+:ByteBits] <= ByteBits'({wparity_i[b], wdata_i[8*b+:8]});
     end
   end
   always_comb begin

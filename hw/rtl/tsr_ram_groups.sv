@@ -95,8 +95,8 @@ module tsr_ram_groups #(
     tsr_ram_1r1w #(.Width(Group), .Depth(Depth), .Parity(Parity)) u_group (
       .clk_i, .re_i, .raddr_i, .rdata_o(rdata_o[Group*g+:Group]), .rparity_o(parity[Group/8*g+:Group/8]),
       .error_o(errors[g]),
-      .we_i(we_i && chosen(g, wgroup_i, wpair_i)), .waddr_i, .wdata_i(wdata_i[Group*(g%Sides)+:Group]),
-      .wparity_i(wparity_i[Group/8*(g%Sides)+:Group/8]), .wbe_i
+      .waddr_i, .wdata_i(wdata_i[Group*(g%Sides)+:Group]), .wparity_i(wparity_i[Group/8*(g%Sides)+:Group/8]),
+      .wbe_i({Group / 8{we_i && chosen(g, wgroup_i, wpair_i)}} & wbe_i)
     );
   end
 `endif

@@ -24,7 +24,6 @@ module tsr_scratchpads #(
   localparam int unsigned InpSides = RasterPairs != 0 ? 2 : 1,
   localparam int unsigned GroupBits = 22 - $clog2(AxiBytes),
   localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes,
-  localparam int unsigned TableParts = (TableBytes + 2) / 3,
   localparam int unsigned InpBytes = Batch * BlockIn,
   localparam int unsigned WgtBytes = BlockIn * BlockOut,
   localparam int unsigned AccBytes = 4 * Batch * BlockOut,
@@ -68,10 +67,10 @@ module tsr_scratchpads #(
   input  logic [13:0]             alu_inp_addr_i,
   output logic                    alu_inp_gnt_o,
   output logic [8*InpBytes-1:0]   alu_inp_rdata_o,
-  // Written to OUT or INP; the last SecondLanes bytes are joined with each of the parts, which are late.
+  // Written to OUT or INP; the last SecondLanes bytes are joined with those of a table, which are late.
   input  logic [8*OutBytes-1:0]   alu_bytes_i,
-  input  logic [8*SecondLanes*TableParts-1:0] alu_table_parts_i,
-  input  logic [SecondLanes*TableParts-1:0] alu_table_parity_i,  // of the parts' bytes, as TABLE has it
+  input  logic [8*SecondLanes-1:0] alu_table_bytes_i,
+  input  logic [SecondLanes-1:0] alu_table_parity_i,  // of them, as TABLE has it
   input  logic                    alu_param_req_i,
   input  logic [9:0]              alu_param_addr_i,
   output logic [8*ParamBytes-1:0] alu_param_rdata_o,
@@ -173,12 +172,10 @@ module tsr_scratchpads #(
   logic [8*OutBytes-1:0] alu_bytes;
   always_comb begin
     alu_bytes = alu_bytes_i;
-    for (int unsigned p = 0; p < TableParts; p++) begin
-      alu_bytes[8*(OutBytes-SecondLanes)+:8*SecondLanes] |= alu_table_parts_i[8*SecondLanes*p+:8*SecondLanes];
-    end
+    alu_bytes[8*(OutBytes-SecondLanes)+:8*SecondLanes] |= alu_table_bytes_i;
   end
 
-  // Parity of what is written. That of late bytes comes with them: of those that are joined all but one are 0.
+  // Parity of what is written. That of late bytes comes with them: what is joined is 0 where there is none.
   logic [AxiBytes-1:0] load_parity;
   logic [OutBytes-1:0] alu_plain_parity, alu_parity;
   tsr_ram_parity #(.Bytes(AxiBytes), .Parity(MemoryParity)) u_load_parity (.word_i(load_wdata_i), .parity_o(load_parity));
@@ -187,9 +184,7 @@ module tsr_scratchpads #(
   );
   always_comb begin
     alu_parity = alu_plain_parity;
-    for (int unsigned p = 0; p < TableParts; p++) begin
-      alu_parity[OutBytes-SecondLanes+:SecondLanes] |= alu_table_parity_i[SecondLanes*p+:SecondLanes];
-    end
+    alu_parity[OutBytes-SecondLanes+:SecondLanes] |= alu_table_parity_i;
   end
 
   // INP: port A is GEMM's.
@@ -296,7 +291,7 @@ module tsr_scratchpads #(
   tsr_ram_1r1w #(.Width(8 * AccWordBytes), .Depth(AccWords), .Parity(MemoryParity)) u_acc (
     .clk_i, .re_i(gemm_acc_req_i || alu_acc_req_i || store_acc_gnt), .raddr_i(acc_raddr), .rdata_o(acc_word), .rparity_o(acc_rparity),
     .error_o(acc_error),
-    .we_i(gemm_acc_we_i || alu_acc_we_i || load_acc), .waddr_i(acc_waddr), .wdata_i(acc_wdata), .wparity_i(acc_wparity), .wbe_i(acc_wbe)
+    .waddr_i(acc_waddr), .wdata_i(acc_wdata), .wparity_i(acc_wparity), .wbe_i(acc_wbe)
   );
   tsr_entry #(.Width(8 * AccBytes), .Entries(AccEntries)) u_acc_entry (
     .clk_i, .req_i(gemm_acc_req_i || alu_acc_req_i), .entry_i(acc_entry), .word_i(acc_word), .entry_o(acc_rdata_o)
@@ -329,7 +324,7 @@ module tsr_scratchpads #(
   tsr_ram_1r1w #(.Width(8 * OutWordBytes), .Depth(OutWords), .Parity(MemoryParity)) u_out (
     .clk_i, .re_i(alu_out_req_i || store_out_gnt), .raddr_i(out_raddr), .rdata_o(out_word), .rparity_o(out_rparity),
     .error_o(out_error),
-    .we_i(alu_out_we_i || load_out), .waddr_i(out_waddr), .wdata_i(out_wdata), .wparity_i(out_wparity), .wbe_i(out_wbe)
+    .waddr_i(out_waddr), .wdata_i(out_wdata), .wparity_i(out_wparity), .wbe_i(out_wbe)
   );
   tsr_entry #(.Width(8 * OutBytes), .Entries(OutEntries)) u_out_entry (
     .clk_i, .req_i(alu_out_req_i), .entry_i(alu_out_addr_i), .word_i(out_word), .entry_o(out_rdata_o)

@@ -268,8 +268,8 @@ module tsr_top #(
   logic [21-$clog2(TableBytes):0] table_waddr;
   logic [8*TableBytes-1:0] table_wdata;
   logic [TableBytes-1:0] table_wbe;
-  logic [8*SecondLanes*((TableBytes+2)/3)-1:0] alu_table_parts;
-  logic [SecondLanes*((TableBytes+2)/3)-1:0] alu_table_parity;
+  logic [8*SecondLanes-1:0] alu_table_bytes;
+  logic [SecondLanes-1:0] alu_table_parity;
   logic [21:0] load_bytes, store_bytes;
   logic load_bytes_valid, store_bytes_valid;
   logic [3:0] issue, stall_memory, stall_port;
@@ -353,7 +353,7 @@ module tsr_top #(
     .out_addr_o(alu_out_addr), .out_gnt_i(alu_out_gnt), .out_rdata_i(out_rdata), .out_we_o(alu_out_we),
     .out_waddr_o(alu_out_waddr), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we),
     .inp_addr_o(alu_inp_addr), .inp_gnt_i(alu_inp_gnt), .inp_rdata_i(alu_inp_rdata),
-    .bytes_o(alu_bytes), .table_parts_o(alu_table_parts), .table_parity_o(alu_table_parity),
+    .bytes_o(alu_bytes), .table_bytes_o(alu_table_bytes), .table_parity_o(alu_table_parity),
     .param_req_o(alu_param_req), .param_addr_o(alu_param_addr), .param_rdata_i(alu_param_rdata),
     .tbl_we_i(table_we), .tbl_waddr_i(table_waddr), .tbl_wdata_i(table_wdata), .tbl_wbe_i(table_wbe), .parity_error_o(alu_parity),
     .issue_o(issue[2]), .stall_mem_o(stall_memory[2]), .stall_port_o(stall_port[2])
@@ -374,7 +374,7 @@ module tsr_top #(
     .alu_out_waddr_i(alu_out_waddr), .alu_inp_req_i(alu_inp_req),
     .alu_inp_we_i(alu_inp_we), .alu_inp_addr_i(alu_inp_addr),
     .alu_inp_gnt_o(alu_inp_gnt), .alu_inp_rdata_o(alu_inp_rdata), .alu_bytes_i(alu_bytes),
-    .alu_table_parts_i(alu_table_parts), .alu_table_parity_i(alu_table_parity),
+    .alu_table_bytes_i(alu_table_bytes), .alu_table_parity_i(alu_table_parity),
     .alu_param_req_i(alu_param_req),
     .alu_param_addr_i(alu_param_addr), .alu_param_rdata_o(alu_param_rdata), .load_we_i(load_we),
     .load_space_i(load_space), .load_group_i(load_group), .load_wdata_i(load_wdata), .load_wbe_i(load_wbe),

@@ -70,7 +70,7 @@ module tsr_unpack #(
     logic [9:0] product;
     logic unused_product;
     tsr_lut_multiply #(.Width(6), .ByWidth(4)) u_multiply (
-      .value_i({1'b0, scales_q[5*(e/BlockIn)+:5]}), .by_i(weights[4*e+:4]), .product_o(product)
+      .value_i({1'b0, scales_q[5*(e/BlockIn)+:5]}), .by_i(weights[4*e+:4]), .addend_i(2'd0), .product_o(product)
     );
     assign groups_o[8*e+:8] = product[7:0];
     assign unused_product = &{1'b0, product[9:8]};

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// tsr_alu_tables with its parts joined, as the memories join them, over the first words of a table: what check.py proves
-// equal for the form that the simulator reads and the one for synthesis.
+// tsr_alu_tables over the first words of a table: what check.py proves equal for the form that the simulator reads and
+// the one for synthesis.
 module equal_tables #(
   parameter int unsigned TableBytes = 4,
   parameter int unsigned Lanes      = 2,
-  parameter int unsigned Parity     = 0,
-  localparam int unsigned Parts     = (TableBytes + 2) / 3
+  parameter int unsigned Parity     = 0
 ) (
   input  logic                    clk_i,
   input  logic                    first_i,
@@ -24,8 +23,6 @@ module equal_tables #(
 );
 
   logic [12*Lanes-1:0] first_index, second_index;
-  logic [8*Lanes*Parts-1:0] parts;
-  logic [Lanes*Parts-1:0] parity;
   always_comb begin
     first_index = '0;
     second_index = '0;
@@ -33,16 +30,10 @@ module equal_tables #(
       first_index[12*l+:4] = first_index_i[4*l+:4];
       second_index[12*l+:4] = second_index_i[4*l+:4];
     end
-    second_bytes_o = '0;
-    second_parity_o = '0;
-    for (int unsigned p = 0; p < Parts; p++) begin
-      second_bytes_o |= parts[8*Lanes*p+:8*Lanes];
-      second_parity_o |= parity[Lanes*p+:Lanes];
-    end
   end
   tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(Lanes), .TableCount(1), .TableBytes(TableBytes), .Parity(Parity)) u_tables (
     .clk_i, .first_i, .first_index_i(first_index), .first_bytes_o, .second_i, .second_none_i,
-    .second_index_i(second_index), .second_parts_o(parts), .second_parity_o(parity), .we_i, .waddr_i((22 - $clog2(TableBytes))'(waddr_i) & 3),
+    .second_index_i(second_index), .second_bytes_o, .second_parity_o, .we_i, .waddr_i((22 - $clog2(TableBytes))'(waddr_i) & 3),
     .wdata_i, .wbe_i, .error_o
   );
 

@@ -11,6 +11,7 @@ from machine import Failure
 MEMORIES = {
     "tsr_ram_1r1w.mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP", "URAM"),  # URAM: what machine.ULTRA names
     "tsr_ram_2rw.mem": ("BLOCKRAM_TDP",),
+    "tsr_ram_bytes.mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
     "tsr_window.line_mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
     "tsr_window.odd_mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
     "tsr_base.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),

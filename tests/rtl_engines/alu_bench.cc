@@ -32,7 +32,6 @@ namespace timing = isa::timing::alu;
 
 constexpr int kEntries = 64;
 constexpr size_t kAxiBytes = 4;
-constexpr size_t kTableParts = 2;  // of tables of 4 bytes
 
 struct Memories {
   Memory acc, out, inp, param;
@@ -213,10 +212,10 @@ bool same_times(const Timeline& timeline, const Prediction& expected) {
 /// What the scratchpads would write to OUT and INP, as long as the larger entry of the two.
 template <typename Model>
 std::vector<uint8_t> written_bytes(const Model& model, const Memories& m) {
-  std::vector<uint8_t> bytes(std::max(m.out.entry, m.inp.entry)), parts(kTableParts * m.second_lanes);
+  std::vector<uint8_t> bytes(std::max(m.out.entry, m.inp.entry)), table(m.second_lanes);
   std::memcpy(bytes.data(), &model.bytes_o, m.out.entry);
-  std::memcpy(parts.data(), &model.table_parts_o, parts.size());
-  for (size_t k = 0; k < parts.size(); ++k) bytes[m.out.entry - m.second_lanes + k % m.second_lanes] |= parts[k];
+  std::memcpy(table.data(), &model.table_bytes_o, table.size());
+  for (size_t k = 0; k < table.size(); ++k) bytes[m.out.entry - m.second_lanes + k] |= table[k];
   return bytes;
 }
 
