@@ -24,7 +24,7 @@ def exponentials(step, size=1.0):
 
 
 @tile.kernel
-def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6):
+def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2):
     """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
     probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
     heads, n, d = query.shape
@@ -35,8 +35,9 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)
     keys, values = [k.wgt(m, d) for _ in range(2)], [k.wgt(d, m) for _ in range(2)]
-    queries, sums = [k.inp(rows, d) for _ in range(2)], [k.acc(-(-m // k.machine.block_out), rows, 1) for _ in range(2)]
-    scores, scalars = [k.out(rows, m) for _ in range(2)], [k.acc(rows, 1) for _ in range(2)]
+    queries = [k.inp(rows, d) for _ in range(copies)]
+    sums = [k.acc(-(-m // k.machine.block_out), rows, 1) for _ in range(copies)]
+    scores, scalars = k.out(rows, m), k.acc(rows, 1)  # the vector unit alone works on them, a band at a time
     chances = [k.inp(rows, m, dtype="uint8") for _ in range(lag + 1)]
     loaded = set()  # heads whose keys are there
     mixed, results = [k.acc(rows, d) for _ in range(2)], [k.out(rows, d) for _ in range(2)]
@@ -63,7 +64,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     def score(number):
         head, begin = bands[number]
         load_keys(head)
-        x, s, w = queries[number % 2], sums[number % 2], keys[head % 2]
+        x, s, w = queries[number % copies], sums[number % copies], keys[head % 2]
         k.load(x[: count(number)], query[head, begin : begin + count(number)])
         i, j, c = k.axes(count(number), s.dims[0], x.blocks)
         k.dot(s[j, i, 0], x[i, c], w[j, c], over=[c], order=[i, j])
@@ -80,7 +81,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
             k.dot(s[begin + j, i, 0], x[i, c], w[begin + j, c], over=[c], order=[i, j])
 
     def normalise(number):
-        s, x, z, p = sums[number % 2], scores[number % 2], scalars[number % 2], chances[number % (lag + 1)]
+        s, x, z, p = sums[number % copies], scores, scalars, chances[number % (lag + 1)]
         part = PART if number == 0 else x.blocks
         for begin in range(0, x.blocks, part):
             i, j = k.axes(count(number), min(part, x.blocks - begin))
@@ -106,8 +107,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     to_score, to_result = k.param(0, scale), k.param(0, out_scale)
     start()
     if step <= STEEPEST:
-        for z in scalars:  # 127 in each byte: of a maximum the low one counts
-            k.fill(z, 127)
+        k.fill(scalars, 127)  # in each byte: of a maximum the low one counts
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
     blocks = values[0].blocks
     for number in range(len(bands) + lag):

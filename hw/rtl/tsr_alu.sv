@@ -67,6 +67,7 @@ module tsr_alu #(
   output logic [13:0]                   out_waddr_o,
   output logic                          inp_req_o,
   output logic                          inp_we_o,
+  output logic                          inp_first_o,  // with a request: a read that LOAD does not refuse
   output logic [13:0]                   inp_addr_o,
   input  logic                          inp_gnt_i,  // of reads; a write is always granted
   input  logic [8*Batch*BlockIn-1:0]    inp_rdata_i,
@@ -223,7 +224,8 @@ module tsr_alu #(
   assign out_we_o = (rows_dst_we && prep.dst == SpaceOut) || (write && write_space == SpaceOut);
   assign out_waddr_o = write_address;
   assign inp_we_o = (rows_dst_we && prep.dst == SpaceInp) || (write && write_space == SpaceInp);
-  assign inp_req_o = inp_we_o || (rows_src_req && prep.src == SpaceInp) || inp_want;
+  assign inp_first_o = rows_src_req && prep.src == SpaceInp;
+  assign inp_req_o = inp_we_o || inp_first_o || inp_want;
   assign inp_addr_o = inp_we_o ? write_address : rows_busy ? rows_src_address : src_address;
   assign param_req_o = constant_read || param_fetch || rows_param_req;
   assign param_addr_o = rows_busy ? rows_param_address : param_vector ? param_address : constant_address;

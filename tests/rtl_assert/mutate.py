@@ -120,9 +120,16 @@ MUTANTS = [
     ),
     (
         "tsr_scratchpads",
-        "assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;",
+        "assign alu_inp_gnt_o = alu_inp_we_i || alu_inp_first_i || !load_inp;",
         "!load_inp",
         "1'b1",
+        "INP port B: not one grant",
+    ),
+    (
+        "tsr_scratchpads",
+        "assign load_gnt_o = !(load_inp && (alu_inp_we_i || alu_inp_first_i)) &&",
+        "alu_inp_first_i",
+        "1'b0",
         "INP port B: not one grant",
     ),
     (
