@@ -4,7 +4,8 @@
 Values are weights of the second product, which have their positions along the lanes: the kernel takes them transposed,
 as the product that makes them can store them. Probabilities of `lag` bands wait in INP, so that the vector unit works
 on rows of the first bands while the first head's values come. Each head's keys and values come while the head before is
-computed.
+computed. With `copies=1` queries and sums have no second place, which leaves room for more rows: a band's
+scores are made when those of the band before have been rounded.
 
 exp(x - m) / sum(exp(x - m)) is the same for each m that is no less than the row's maximum. So m is the largest int8,
 and no pass looks for the maximum, as long as fp32 holds the exponentials of 256 steps."""
@@ -80,16 +81,18 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
             i, j, c = k.axes(count(0), blocks, x.blocks)
             k.dot(s[begin + j, i, 0], x[i, c], w[begin + j, c], over=[c], order=[i, j])
 
+    def round_scores(number):
+        s, part = sums[number % copies], PART if number == 0 else scores.blocks
+        for begin in range(0, scores.blocks, part):
+            i, j = k.axes(count(number), min(part, scores.blocks - begin))
+            k.convert(scores[i, begin + j], s[begin + j, i, 0], to_score[0])
+
     def normalise(number):
-        s, x, z, p = sums[number % copies], scores, scalars, chances[number % (lag + 1)]
-        part = PART if number == 0 else x.blocks
-        for begin in range(0, x.blocks, part):
-            i, j = k.axes(count(number), min(part, x.blocks - begin))
-            k.convert(x[i, begin + j], s[begin + j, i, 0], to_score[0])
-        i, j = k.axes(count(number), x.blocks)
+        i, j = k.axes(count(number), scores.blocks)
         if step > STEEPEST:
-            k.row_max(z[i, 0], x[i, j], [j], m)
-        k.sum_softmax(p[i, j], x[i, j], z[i, 0], [j], m, sum_numbers, numbers)
+            k.row_max(scalars[i, 0], scores[i, j], [j], m)
+        p = chances[number % (lag + 1)]
+        k.sum_softmax(p[i, j], scores[i, j], scalars[i, 0], [j], m, sum_numbers, numbers)
 
     def mix(number):
         a, p, w = mixed[number % 2], chances[number % (lag + 1)], values[bands[number][0] % 2]
@@ -112,7 +115,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     blocks = values[0].blocks
     for number in range(len(bands) + lag):
         head, place = divmod(number, per_head)
-        if number + 1 < len(bands):
+        if copies > 1 and number + 1 < len(bands):
             score(number + 1)
         if number == 0:
             load_values(0, 0, blocks)
@@ -121,6 +124,9 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         if number >= lag:
             mix(number - lag)
         if number < len(bands):
+            round_scores(number)
+            if copies == 1 and number + 1 < len(bands):
+                score(number + 1)
             normalise(number)
         if number >= lag:
             finish(number - lag)
@@ -149,5 +155,6 @@ def _(rng):
     return *(tile.Spec("int8", shape) for shape in shapes), {
         "rows": int(rng.integers(1, 20)),
         "lag": int(rng.integers(0, 4)),
+        "copies": int(rng.integers(1, 3)),
         "step": float(rng.choice([0.01, 0.05, 0.5, 1.0])),
     }

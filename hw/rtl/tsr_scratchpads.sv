@@ -65,7 +65,7 @@ module tsr_scratchpads #(
   input  logic [13:0]             alu_out_waddr_i,
   input  logic                    alu_inp_req_i,
   input  logic                    alu_inp_we_i,
-  input  logic                    alu_inp_first_i,  // a read that comes before LOAD's write: one of rows
+  input  logic                    alu_inp_first_i,  // a read of rows, or none, that comes before LOAD's write
   input  logic [13:0]             alu_inp_addr_i,
   output logic                    alu_inp_gnt_o,
   output logic [8*InpBytes-1:0]   alu_inp_rdata_o,

@@ -208,6 +208,13 @@ MUTANTS = [
         "!reducing",
         "rows read channels that they have not",
     ),
+    (
+        "tsr_rows",
+        "(next_row_begins || running_q || state_q == Gather ||",
+        "next_row_begins",
+        "1'b0",
+        "rows read INP without a claim",
+    ),
     ("tsr_rows", "meets_q[w]) hazard = 1'b1;", "1'b1", "1'b0", "rows read what they have not written yet"),
     (
         "tsr_rows",
