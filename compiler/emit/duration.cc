@@ -194,12 +194,14 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
     result.outputs = effects.results;
     const auto rows = [&](const auto& i) {
       result.engine = isa::row_cycles(i, config);
+      result.inputs = effects.iterations;
       result.alone = true;
     };
     if (const auto* reduce = std::get_if<isa::RowReduce>(&instruction)) rows(*reduce);
     if (const auto* map = std::get_if<isa::RowMap>(&instruction)) {
       rows(*map);
       result.outputs = effects.iterations;
+      if (map->operation == isa::Mapping::kSumSoftmax) result.inputs *= 2;
     }
     return result;
   }

@@ -273,14 +273,16 @@ class Replay {
     e.free = start;
     e.end = start + d.engine;
     if (work.reads_acc && !d.alone) e.end = std::max(e.end, acc_.move(start, d.engine));
-    alu_reads_inp_ = work.reads_inp;
+    alu_reads_inp_ = work.reads_inp && !d.alone;
     if (alu_reads_inp_) {
       // Its own writes go first, from the first one on.
       const int64_t own = work.writes_inp && !d.alone ? std::max<int64_t>(0, d.outputs - work.latency_cycles) : 0;
       e.end = std::max(e.end, alu_reads_.behind(start, d.engine + own, load_writes_, alu_writes_));
     }
-    if (work.writes_inp) {
-      alu_writes_.book(start + work.latency_cycles, e.end - start, d.outputs);
+    const bool rows_inp = work.reads_inp && d.alone;  // their reads come before LOAD's writes
+    if (work.writes_inp || rows_inp) {
+      if (rows_inp) alu_writes_.book(start, e.end - start, d.inputs);
+      if (work.writes_inp) alu_writes_.book(start + work.latency_cycles, e.end - start, d.outputs);
       Engine& load = engine(isa::Engine::kLoad);
       const int64_t waited = store_waits(start);
       if (load.end > start)
@@ -425,7 +427,7 @@ class Replay {
   std::array<Engine, isa::kEngines> engines_;
   std::vector<Conditions> conditions_;           // by instruction
   Ledger bus_, acc_;                             // ACC: its port of reads
-  Ledger alu_writes_, load_writes_, alu_reads_;  // of INP's second port
+  Ledger alu_writes_, load_writes_, alu_reads_;  // of INP's second port; reads by rows are among alu_writes_
   std::vector<Moved> moved_;                     // of LOAD, newest last
   int64_t behind_ = 0;                           // groups of padding behind its last data
   bool paced_ = false;                           // what LOAD works on waits for answers, and then for a port

@@ -4,7 +4,8 @@
 Values are weights of the second product, which have their positions along the lanes: the kernel takes them transposed,
 as the product that makes them can store them. Probabilities of `lag` bands wait in INP, so that the vector unit works
 on rows of the first bands while the first head's values come. Each head's keys and values come while the head before is
-computed.
+computed. With `copies=1` queries and sums have no second place, which leaves room for more rows: a band's
+scores are made when those of the band before have been rounded.
 
 exp(x - m) / sum(exp(x - m)) is the same for each m that is no less than the row's maximum. So m is the largest int8,
 and no pass looks for the maximum, as long as fp32 holds the exponentials of 256 steps."""
@@ -24,7 +25,7 @@ def exponentials(step, size=1.0):
 
 
 @tile.kernel
-def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6):
+def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2):
     """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
     probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
     heads, n, d = query.shape
@@ -35,8 +36,9 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)
     keys, values = [k.wgt(m, d) for _ in range(2)], [k.wgt(d, m) for _ in range(2)]
-    queries, sums = [k.inp(rows, d) for _ in range(2)], [k.acc(-(-m // k.machine.block_out), rows, 1) for _ in range(2)]
-    scores, scalars = [k.out(rows, m) for _ in range(2)], [k.acc(rows, 1) for _ in range(2)]
+    queries = [k.inp(rows, d) for _ in range(copies)]
+    sums = [k.acc(-(-m // k.machine.block_out), rows, 1) for _ in range(copies)]
+    scores, scalars = k.out(rows, m), k.acc(rows, 1)  # the vector unit alone works on them, a band at a time
     chances = [k.inp(rows, m, dtype="uint8") for _ in range(lag + 1)]
     loaded = set()  # heads whose keys are there
     mixed, results = [k.acc(rows, d) for _ in range(2)], [k.out(rows, d) for _ in range(2)]
@@ -63,7 +65,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     def score(number):
         head, begin = bands[number]
         load_keys(head)
-        x, s, w = queries[number % 2], sums[number % 2], keys[head % 2]
+        x, s, w = queries[number % copies], sums[number % copies], keys[head % 2]
         k.load(x[: count(number)], query[head, begin : begin + count(number)])
         i, j, c = k.axes(count(number), s.dims[0], x.blocks)
         k.dot(s[j, i, 0], x[i, c], w[j, c], over=[c], order=[i, j])
@@ -79,16 +81,18 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
             i, j, c = k.axes(count(0), blocks, x.blocks)
             k.dot(s[begin + j, i, 0], x[i, c], w[begin + j, c], over=[c], order=[i, j])
 
+    def round_scores(number):
+        s, part = sums[number % copies], PART if number == 0 else scores.blocks
+        for begin in range(0, scores.blocks, part):
+            i, j = k.axes(count(number), min(part, scores.blocks - begin))
+            k.convert(scores[i, begin + j], s[begin + j, i, 0], to_score[0])
+
     def normalise(number):
-        s, x, z, p = sums[number % 2], scores[number % 2], scalars[number % 2], chances[number % (lag + 1)]
-        part = PART if number == 0 else x.blocks
-        for begin in range(0, x.blocks, part):
-            i, j = k.axes(count(number), min(part, x.blocks - begin))
-            k.convert(x[i, begin + j], s[begin + j, i, 0], to_score[0])
-        i, j = k.axes(count(number), x.blocks)
+        i, j = k.axes(count(number), scores.blocks)
         if step > STEEPEST:
-            k.row_max(z[i, 0], x[i, j], [j], m)
-        k.sum_softmax(p[i, j], x[i, j], z[i, 0], [j], m, sum_numbers, numbers)
+            k.row_max(scalars[i, 0], scores[i, j], [j], m)
+        p = chances[number % (lag + 1)]
+        k.sum_softmax(p[i, j], scores[i, j], scalars[i, 0], [j], m, sum_numbers, numbers)
 
     def mix(number):
         a, p, w = mixed[number % 2], chances[number % (lag + 1)], values[bands[number][0] % 2]
@@ -106,13 +110,12 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     to_score, to_result = k.param(0, scale), k.param(0, out_scale)
     start()
     if step <= STEEPEST:
-        for z in scalars:  # 127 in each byte: of a maximum the low one counts
-            k.fill(z, 127)
+        k.fill(scalars, 127)  # in each byte: of a maximum the low one counts
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
     blocks = values[0].blocks
     for number in range(len(bands) + lag):
         head, place = divmod(number, per_head)
-        if number + 1 < len(bands):
+        if copies > 1 and number + 1 < len(bands):
             score(number + 1)
         if number == 0:
             load_values(0, 0, blocks)
@@ -121,6 +124,9 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         if number >= lag:
             mix(number - lag)
         if number < len(bands):
+            round_scores(number)
+            if copies == 1 and number + 1 < len(bands):
+                score(number + 1)
             normalise(number)
         if number >= lag:
             finish(number - lag)
@@ -149,5 +155,6 @@ def _(rng):
     return *(tile.Spec("int8", shape) for shape in shapes), {
         "rows": int(rng.integers(1, 20)),
         "lag": int(rng.integers(0, 4)),
+        "copies": int(rng.integers(1, 3)),
         "step": float(rng.choice([0.01, 0.05, 0.5, 1.0])),
     }

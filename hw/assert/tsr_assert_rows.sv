@@ -18,6 +18,7 @@ module tsr_assert_rows (
   input logic [127:0]          acc_wdata_o,
   input logic                  acc_wgnt_i,
   input logic                  src_req_o,
+  input logic                  src_claim_o,
   input logic [13:0]           src_addr_o,
   input logic                  src_gnt_i,
   input logic                  dst_we_o,
@@ -97,6 +98,8 @@ module tsr_assert_rows (
           end
           written = written + 1;
         end
+        if (src_req_o && map.src == 2'(tsr_isa_pkg::AluSpaceInp))
+          `TSR_ASSERT(src_claim_o, "rows read INP without a claim")
         if (src_req_o && src_gnt_i && ordered) begin
           `TSR_ASSERT(src_addr_o == source, "rows read out of order")
           for (int unsigned k = 0; k < waits.size(); k++)

@@ -40,6 +40,7 @@ module tsr_assert_scratchpads #(
   input logic [13:0]          alu_out_waddr_i,
   input logic                 alu_inp_req_i,
   input logic                 alu_inp_we_i,
+  input logic                 alu_inp_first_i,
   input logic [13:0]          alu_inp_addr_i,
   input logic                 alu_inp_gnt_o,
   input logic                 alu_param_req_i,
@@ -67,9 +68,10 @@ module tsr_assert_scratchpads #(
   assign acc_write = acc_write_ask & {1'b1, alu_acc_wgnt_o, load_gnt_o};
   assign out_read_ask = {alu_out_req_i, store_req_i && !store_acc_i};
   assign out_read = out_read_ask & {alu_out_gnt_o, store_gnt_o};
-  // What the ALU claims it need not ask for, but STORE does not get it.
-  logic [2:0] acc_read_may;
+  // What the ALU claims it need not ask for, but STORE, or LOAD, does not get it.
+  logic [2:0] inp_b_may, acc_read_may;
   logic [1:0] out_read_may;
+  assign inp_b_may = inp_b_ask & {1'b1, !alu_inp_first_i, 1'b1};
   assign acc_read_may = acc_read_ask & {2'b11, !alu_acc_claim_i};
   assign out_read_may = out_read_ask & {1'b1, !alu_out_claim_i};
   assign out_write_ask = {alu_out_we_i, load_out};
@@ -81,7 +83,7 @@ module tsr_assert_scratchpads #(
   endfunction
 
   always @(posedge clk_i) begin
-    `TSR_ASSERT($onehot0(inp_b) && (inp_b != '0) == (inp_b_ask != '0), "INP port B: not one grant")
+    `TSR_ASSERT($onehot0(inp_b) && (inp_b != '0) == (inp_b_may != '0), "INP port B: not one grant")
     `TSR_ASSERT($onehot0(acc_read) && (acc_read != '0) == (acc_read_may != '0), "ACC read: not one grant")
     `TSR_ASSERT($onehot0(acc_write) && (acc_write != '0) == (acc_write_ask != '0), "ACC write: not one grant")
     `TSR_ASSERT($onehot0(out_read) && (out_read != '0) == (out_read_may != '0), "OUT read: not one grant")

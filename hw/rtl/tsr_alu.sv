@@ -66,6 +66,7 @@ module tsr_alu #(
   output logic [13:0]                   out_waddr_o,
   output logic                          inp_req_o,
   output logic                          inp_we_o,
+  output logic                          inp_first_o,  // a read that LOAD does not refuse, or none
   output logic [13:0]                   inp_addr_o,
   input  logic                          inp_gnt_i,  // of reads; a write is always granted
   input  logic [8*Batch*BlockIn-1:0]    inp_rdata_i,
@@ -222,6 +223,7 @@ module tsr_alu #(
   assign out_we_o = (rows_dst_we && prep.dst == SpaceOut) || (write && write_space == SpaceOut);
   assign out_waddr_o = write_address;
   assign inp_we_o = (rows_dst_we && prep.dst == SpaceInp) || (write && write_space == SpaceInp);
+  assign inp_first_o = rows_busy && rows_src_claim;
   assign inp_req_o = inp_we_o || (rows_src_req && prep.src == SpaceInp) || inp_want;
   assign inp_addr_o = inp_we_o ? write_address : rows_busy ? rows_src_address : src_address;
   assign param_req_o = constant_read || param_fetch || rows_param_req;
@@ -242,7 +244,8 @@ module tsr_alu #(
   assign stall_port_o = !enable || stall;
 
   // Rows, while nothing else is under way.
-  logic rows_start, rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_dst_we, rows_param_req;
+  logic rows_start, rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_src_claim, rows_dst_we;
+  logic rows_param_req;
   logic rows_look_up, rows_issue;
   logic [13:0] rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address;
   logic [9:0] rows_param_address;
@@ -268,7 +271,7 @@ module tsr_alu #(
       .issue_o(rows_issue),
       .acc_req_o(rows_acc_req), .acc_addr_o(rows_acc_address), .acc_gnt_i, .acc_rdata_i(acc_rdata_i[127:0]),
       .acc_we_o(rows_acc_we), .acc_waddr_o(rows_acc_target), .acc_wdata_o(rows_scalars), .acc_wgnt_i,
-      .src_req_o(rows_src_req), .src_addr_o(rows_src_address),
+      .src_req_o(rows_src_req), .src_claim_o(rows_src_claim), .src_addr_o(rows_src_address),
       .src_gnt_i(prep.src == SpaceOut ? out_gnt_i : inp_gnt_i && !inp_we_o), .src_rdata_i(rows_source),
       .dst_we_o(rows_dst_we), .dst_addr_o(rows_dst_address), .dst_wdata_o(rows_bytes), .param_req_o(rows_param_req),
       .param_addr_o(rows_param_address), .param_rdata_i, .look_up_o(rows_look_up), .index_o(index),
@@ -277,8 +280,8 @@ module tsr_alu #(
     );
     assign rows_index = (12 * Lanes)'(index);
   end else begin : gen_no_rows
-    assign {rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_dst_we, rows_param_req, rows_look_up,
-            rows_issue} = '0;
+    assign {rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_src_claim, rows_dst_we, rows_param_req,
+            rows_look_up, rows_issue} = '0;
     assign {rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address, rows_param_address} = '0;
     assign {rows_scalars, rows_bytes, rows_index, results_look_up, results_index} = '0;
   end

@@ -41,6 +41,7 @@ module tsr_rows #(
   output logic [127:0]            acc_wdata_o,  // a cycle before the write
   input  logic                    acc_wgnt_i,
   output logic                    src_req_o,
+  output logic                    src_claim_o,  // with every request to INP, and at times without one: LOAD stays away
   output logic [13:0]             src_addr_o,
   input  logic                    src_gnt_i,
   input  logic [8*BlockOut-1:0]   src_rdata_i,
@@ -154,6 +155,15 @@ module tsr_rows #(
   assign asking = ask && enable && !back_q && pace_q == '0;
   assign src_req_o = stepping || refused_q || (asking && !absent);
   assign src_addr_o = refused_q ? read_address_q : source_step + run_source_q;
+  // Of registers alone, because LOAD's next step depends on it. Maxima read in most cycles, other rows where their pace
+  // allows.
+  logic claim_q, max_q;
+  assign src_claim_o = claim_q && (max_q || (!back_q && pace_q == '0));
+  always_ff @(posedge clk_i) begin
+    max_q <= is_max;
+    claim_q <= map.src == 2'(tsr_isa_pkg::AluSpaceInp) &&
+        (next_row_begins || running_q || state_q == Gather || (state_q == Walk && !fetched_all_q));
+  end
   assign slot_turns = back_q && enable;
   assign taking = slot_turns && real_q;
   assign takes_sum = taking && (reducing || (both && !beside_q));

@@ -64,6 +64,7 @@ module tsr_scratchpads #(
   input  logic [13:0]             alu_out_waddr_i,
   input  logic                    alu_inp_req_i,
   input  logic                    alu_inp_we_i,
+  input  logic                    alu_inp_first_i,  // a read of rows, or none, that comes before LOAD's write
   input  logic [13:0]             alu_inp_addr_i,
   output logic                    alu_inp_gnt_o,
   output logic [8*InpBytes-1:0]   alu_inp_rdata_o,
@@ -140,7 +141,7 @@ module tsr_scratchpads #(
   assign load_out = load_we_i && load_space_i == 3'(tsr_isa_pkg::SpaceOut);
   assign load_param = load_we_i && load_space_i == 3'(tsr_isa_pkg::SpaceParam);
   assign table_we_o = load_we_i && load_space_i == 3'(tsr_isa_pkg::SpaceTable);
-  assign load_gnt_o = !(load_inp && alu_inp_we_i) && !(load_acc && (gemm_acc_we_i || alu_acc_we_i)) &&
+  assign load_gnt_o = !(load_inp && (alu_inp_we_i || alu_inp_first_i)) && !(load_acc && (gemm_acc_we_i || alu_acc_we_i)) &&
       !(table_we_o && !table_last) && !(load_out && alu_out_we_i);
 
   // TABLE: a group in parts, one after another.
@@ -194,8 +195,8 @@ module tsr_scratchpads #(
   logic [8*InpSides*InpWordBytes-1:0] gemm_inp_word;
   logic [InpWordBytes-1:0] inp_b_wbe, inp_b_wparity;
   assign inp_b_alu_we = alu_inp_we_i;  // never without a request
-  assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;
-  assign inp_b_we = inp_b_alu_we || load_inp;
+  assign alu_inp_gnt_o = alu_inp_we_i || alu_inp_first_i || !load_inp;
+  assign inp_b_we = inp_b_alu_we || (load_inp && !alu_inp_first_i);
   always_comb begin
     inp_b_addr = InpBits'(32'(alu_inp_addr_i) / InpEntries);
     inp_b_wdata = {InpGroups{load_wdata_i}};  // not chosen by LOAD's request: the ALU's late bytes pass one look-up table
@@ -205,7 +206,7 @@ module tsr_scratchpads #(
       inp_b_wdata = {InpEntries{(8 * InpBytes)'(alu_bytes)}};
       inp_b_wparity = {InpEntries{InpBytes'(alu_parity)}};
       inp_b_wbe = InpWordBytes'({InpBytes{1'b1}}) << (InpBytes * (32'(alu_inp_addr_i) % InpEntries));
-    end else if (load_inp) begin
+    end else if (load_inp && !alu_inp_first_i) begin
       inp_b_addr = InpBits'(32'(load_group_i) / InpGroups);
       inp_b_wbe = InpWordBytes'(load_wbe_i) << (AxiBytes * (32'(load_group_i) % InpGroups));
     end

@@ -320,7 +320,7 @@ module tsr_top #(
   logic [8*AccEntry-1:0] acc_rdata, gemm_acc_wdata, alu_acc_wdata;
   logic [AccEntry-1:0] gemm_acc_wbe;
   logic alu_acc_req, alu_acc_claim, alu_out_claim, alu_acc_gnt, alu_acc_we, alu_acc_wgnt, alu_out_req, alu_out_gnt, alu_out_we;
-  logic alu_inp_req, alu_inp_we, alu_inp_gnt, alu_param_req;
+  logic alu_inp_req, alu_inp_we, alu_inp_first, alu_inp_gnt, alu_param_req;
   logic [13:0] alu_acc_addr, alu_acc_waddr, alu_out_addr, alu_out_waddr, alu_inp_addr;
   logic [9:0] alu_param_addr;
   logic [8*OutEntry-1:0] out_rdata, alu_bytes;
@@ -351,7 +351,7 @@ module tsr_top #(
     .acc_addr_o(alu_acc_addr), .acc_gnt_i(alu_acc_gnt), .acc_rdata_i(acc_rdata), .acc_we_o(alu_acc_we),
     .acc_waddr_o(alu_acc_waddr), .acc_wdata_o(alu_acc_wdata), .acc_wgnt_i(alu_acc_wgnt), .out_req_o(alu_out_req), .out_claim_o(alu_out_claim),
     .out_addr_o(alu_out_addr), .out_gnt_i(alu_out_gnt), .out_rdata_i(out_rdata), .out_we_o(alu_out_we),
-    .out_waddr_o(alu_out_waddr), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we),
+    .out_waddr_o(alu_out_waddr), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we), .inp_first_o(alu_inp_first),
     .inp_addr_o(alu_inp_addr), .inp_gnt_i(alu_inp_gnt), .inp_rdata_i(alu_inp_rdata),
     .bytes_o(alu_bytes), .table_bytes_o(alu_table_bytes), .table_parity_o(alu_table_parity),
     .param_req_o(alu_param_req), .param_addr_o(alu_param_addr), .param_rdata_i(alu_param_rdata),
@@ -372,7 +372,7 @@ module tsr_top #(
     .alu_acc_wgnt_o(alu_acc_wgnt), .alu_out_req_i(alu_out_req), .alu_out_claim_i(alu_out_claim), .alu_out_addr_i(alu_out_addr),
     .alu_out_gnt_o(alu_out_gnt), .out_rdata_o(out_rdata), .alu_out_we_i(alu_out_we),
     .alu_out_waddr_i(alu_out_waddr), .alu_inp_req_i(alu_inp_req),
-    .alu_inp_we_i(alu_inp_we), .alu_inp_addr_i(alu_inp_addr),
+    .alu_inp_we_i(alu_inp_we), .alu_inp_first_i(alu_inp_first), .alu_inp_addr_i(alu_inp_addr),
     .alu_inp_gnt_o(alu_inp_gnt), .alu_inp_rdata_o(alu_inp_rdata), .alu_bytes_i(alu_bytes),
     .alu_table_bytes_i(alu_table_bytes), .alu_table_parity_i(alu_table_parity),
     .alu_param_req_i(alu_param_req),

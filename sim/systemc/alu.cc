@@ -89,10 +89,14 @@ void Alu::load_share_changed() {
 }
 
 Cycle Alu::writes_from(Port port) const {
-  for (const Use& use : writes_.uses) {
-    if (use.port == port) return use.from;
+  const bool rows = port == Port::kInpB && context_.config.row_lanes > 0;  // they read it soon after their start
+  Cycle from = context_.agenda.now() + (rows ? isa::timing::row::kRow + 1 : isa::timing::alu::kLeast);
+  for (const Uses* uses : {&writes_, &out_reads_}) {
+    for (const Use& use : uses->uses) {
+      if (use.port == port) from = std::min(from, use.from);
+    }
   }
-  return context_.agenda.now() + isa::timing::alu::kLeast;
+  return from;
 }
 
 void Alu::gemm_taken() {
@@ -200,27 +204,34 @@ void Alu::use_ports(Cycle now) {
   }
 }
 
+/// LOAD waits for a read of INP in its cycle, STORE for one of OUT with the beat.
+Alu::Use Alu::read_by_rows(const AluStretch& reads) const {
+  if (!rows_.reads_inp()) return reads_of(reads, Port::kOutRead);
+  return {reads.from, reads.to, Port::kInpB, reads.share, false};
+}
+
 /// Ports are in use in an even share of the cycles until the instruction ends.
 void Alu::begin_rows(Cycle from) {
   Job& job = *active_;
   rows_.start(std::move(*job.rows), context_.config, from);
   counters().busy += rows_.vectors();
   const RowWork& work = rows_.work();
-  context_.alu_reads_inp = work.source == isa::AluSpace::kInp;
   const double share = 1 / static_cast<double>(isa::timing::row::turns(context_.config));
-  if (work.map) suppose(writes_, from, write_port(work.destination), share);
+  const bool own = work.map && work.source == isa::AluSpace::kInp && work.destination == work.source;
+  if (work.map) suppose(writes_, from, write_port(work.destination), own ? 2 * share : share);
   if (work.results) suppose(writes_, from + rows_.first_results(), write_port(work.destination), rows_.results_share());
-  if (work.map && work.source == isa::AluSpace::kOut) suppose(out_reads_, from + kReadToBeat, Port::kOutRead, share);
+  if (work.map && !own) {
+    const Use use = read_by_rows({from, kNever, share});
+    suppose(out_reads_, use.from, use.port, share);
+  }
   job.item.trace.first_cycle = from + 1;
 }
 
 /// Whether the instruction of rows has ended.
 bool Alu::end_rows(Cycle now) {
   Job& job = *active_;
-  const double share = rows_.reads_inp() ? load_share(now) : 0;
-  const Cycle known = context_.gemm_acc.known(now);
-  rows_.advance(rows_.reads_inp() ? std::min(known, now + 1) : known, context_.gemm_acc, share);
-  for (const AluStretch& reads : rows_.out_reads()) out_reads_.uses.push_back(reads_of(reads, Port::kOutRead));
+  rows_.advance(context_.gemm_acc.known(now), context_.gemm_acc);
+  for (const AluStretch& reads : rows_.source_reads()) out_reads_.uses.push_back(read_by_rows(reads));
   rows_.forget_stretches();
   if (!rows_.done() || rows_.at() > now) {
     wake_at(std::max(rows_.at(), now + 1));
@@ -232,7 +243,6 @@ bool Alu::end_rows(Cycle now) {
   next_take_ = now + 1;
   job.item.trace.last_cycle = now - 1;
   complete(job.item, now);
-  context_.alu_reads_inp = false;
   for (Uses* uses : {&writes_, &out_reads_, &acc_reads_}) {
     if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
   }

@@ -19,7 +19,7 @@ class Alu : public Engine {
   void reset() override;
   /// LOAD's share of INP's port has changed.
   void load_share_changed();
-  /// The first cycle in which a write through this port, OUT's or INP's, may take place.
+  /// The first cycle in which the ALU may take this port, OUT's of writes or INP's, before LOAD.
   Cycle writes_from(Port port) const;
   /// GEMM has taken an instruction: its use of ACC is known further ahead.
   void gemm_taken();
@@ -57,6 +57,7 @@ class Alu : public Engine {
   static Use reads_of(const AluStretch& reads, Port port) {
     return {reads.from + kReadToBeat, reads.to + kReadToBeat, port, reads.share, false};
   }
+  Use read_by_rows(const AluStretch& reads) const;
   Job describe(const Queued& taken, Cycle now) const;
   double load_share(Cycle now);
   void advance(Cycle now);

@@ -96,7 +96,6 @@ RowWork row_work(const isa::RowMap& i, const Machine& machine) {
 void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) {
   work_ = std::move(work);
   config_ = &config;
-  phase_ = Phase::kScalars;
   at_ = step_at_ = from + 1;
   row_ = gathered_ = first_ = kept_ = 0;
   write_at_ = walked_ = kNever;
@@ -105,50 +104,45 @@ void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) 
   begins_.assign(work_.maxima ? static_cast<size_t>(work_.group) : 0, from + 1);
   stalls_ = 0;
   reads_ = before_ = 0;
-  beside_ = false;
-  owed_ = 0;
   asked_ = 0;
   ask_at_ = from + 1;
   read_at_ = ready_ = kNever;
   free_ = 0;
   under_way_.clear();
-  out_reads_.clear();
+  source_reads_.clear();
 }
 
-void RowWalk::advance(Cycle limit, const AccUse& acc, double load_share) {
+void RowWalk::advance(Cycle limit, const AccUse& acc) {
   if (work_.map) {
-    advance_map(limit, acc, load_share);
+    advance_map(limit, acc);
   } else if (work_.maxima) {
-    advance_maxima(limit, acc, load_share);
+    advance_maxima(limit, acc);
   } else {
-    advance_sums(limit, acc, load_share);
+    advance_sums(limit, acc);
   }
 }
 
 /// A group's results are written while the next group is walked.
-void RowWalk::advance_sums(Cycle limit, const AccUse& acc, double load_share) {
+void RowWalk::advance_sums(Cycle limit, const AccUse& acc) {
   while (!done()) {
     at_ = std::min(step_at_, write_at_);
     if (at_ >= limit) return;
     if (write_at_ <= step_at_) {
       if (wait_to_write(limit, acc)) write();
-    } else if (!refused(limit, acc, load_share)) {
-      phase_ == Phase::kScalars ? scalars() : read();
+    } else if (!refused(limit, acc)) {
+      scalars();
     }
   }
 }
 
 /// Rows are read one behind another. Each begins when its result has a place.
-void RowWalk::advance_maxima(Cycle limit, const AccUse& acc, double load_share) {
+void RowWalk::advance_maxima(Cycle limit, const AccUse& acc) {
   while (!done()) {
     begin_maximum();
     at_ = std::min(read_at_, write_at_);
     if (at_ >= limit) return;
     if (read_at_ <= write_at_) {
-      const Cycle from = read_at_;
-      wait_for_load(read_at_, limit, load_share);
-      stalls_ += read_at_ - from;
-      if (read_at_ < limit) read_for_maximum();
+      read_for_maximum();
     } else if (wait_to_write(limit, acc)) {
       written_ = at_ = write_at_;
       begins_.push_back(at_ + 1);
@@ -159,56 +153,28 @@ void RowWalk::advance_maxima(Cycle limit, const AccUse& acc, double load_share) 
   }
 }
 
-/// The reads of the next row.
+/// When the next row's vectors are read.
 void RowWalk::begin_maximum() {
   if (read_at_ != kNever || gathered_ == work_.row_cycles.size() || begins_.empty()) return;
   read_at_ = std::max(free_, begins_.front()) + isa::timing::row::kRow;
   begins_.pop_front();
   ++gathered_;
-  if (!reads_inp()) read_all();
-}
-
-void RowWalk::read_all() {
-  const auto entries = static_cast<Cycle>(work_.entries);
-  if (work_.source == isa::AluSpace::kOut) out_reads_.push_back({read_at_, read_at_ + entries, 1});
-  reads_ = work_.entries - 1;
-  read_at_ += entries - 1;
-  read_for_maximum();
 }
 
 void RowWalk::read_for_maximum() {
-  free_ = read_at_ + 1;
-  if (++reads_ < work_.entries) {
-    read_at_ = free_;
-    return;
-  }
-  reads_ = 0;
-  maxima_.push_back(read_at_ + isa::timing::row::kMax);
+  free_ = read_at_ + static_cast<Cycle>(work_.entries);
+  source_reads_.push_back({read_at_, free_, 1});
+  maxima_.push_back(free_ - 1 + isa::timing::row::kMax);
   if (maxima_.size() == 1) {
     write_at_ = std::max(maxima_.front(), written_ == 0 ? 0 : written_ + isa::timing::row::kReduce);
   }
   read_at_ = kNever;
 }
 
-/// Moves a read of INP behind LOAD's writes.
-void RowWalk::wait_for_load(Cycle& at, Cycle limit, double load_share) {
-  for (; at < limit; ++at) {
-    owed_ += load_share;
-    if (owed_ < 1) break;
-    owed_ -= 1;
-  }
-}
-
-/// Waits for the port of the next step; whether it does so beyond what is known.
-bool RowWalk::refused(Cycle limit, const AccUse& acc, double load_share) {
+/// Waits for GEMM's reads; whether it does so beyond what is known.
+bool RowWalk::refused(Cycle limit, const AccUse& acc) {
   const Cycle from = step_at_;
-  if (phase_ == Phase::kReads) {
-    const auto row = work_.results ? reads_ % std::max<int64_t>(before_, static_cast<int64_t>(gathered_ - first_)) : 0;
-    const bool reads = !work_.results || row < (beside_ ? before_ : static_cast<int64_t>(gathered_ - first_));
-    if (reads) wait_for_load(step_at_, limit, load_share);
-  } else {
-    while (work_.reads_scalars && step_at_ < limit && acc.reads(step_at_)) ++step_at_;
-  }
+  while (work_.reads_scalars && step_at_ < limit && acc.reads(step_at_)) ++step_at_;
   stalls_ += step_at_ - from;
   return step_at_ >= limit;
 }
@@ -221,23 +187,16 @@ bool RowWalk::wait_to_write(Cycle limit, const AccUse& acc) {
   return write_at_ < limit;
 }
 
-/// A row's address, and its maximum.
+/// A row's address, and its maximum; behind those of a group its walk.
 void RowWalk::scalars() {
   step_at_ += isa::timing::row::kGather;
   if (++gathered_ < std::min(work_.row_cycles.size(), first_ + static_cast<size_t>(work_.group))) return;
-  if (reads_inp()) {
-    walk_from_ = step_at_;
-    phase_ = Phase::kReads;
-    return;
-  }
   const auto rows = static_cast<int64_t>(gathered_ - first_);
   const auto walk = static_cast<Cycle>(isa::row_walk_cycles(*config_, rows, work_.entries));
-  if (work_.source == isa::AluSpace::kOut) {
-    const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
-    const Cycle reading = std::min(walk, static_cast<Cycle>(std::max(rows, before_) * work_.entries) * turns);
-    const double share = static_cast<double>(rows + before_) / static_cast<double>(std::max(rows, before_));
-    out_reads_.push_back({step_at_, step_at_ + reading, share / static_cast<double>(turns)});
-  }
+  const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
+  const Cycle reading = std::min(walk, static_cast<Cycle>(std::max(rows, before_) * work_.entries) * turns);
+  const double share = static_cast<double>(rows + before_) / static_cast<double>(std::max(rows, before_));
+  source_reads_.push_back({step_at_, step_at_ + reading, share / static_cast<double>(turns)});
   walked(step_at_ + walk);
 }
 
@@ -256,62 +215,11 @@ double RowWalk::results_share() const {
 /// The results of the last group.
 void RowWalk::rest(Cycle from) {
   const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
-  if (reads_inp()) {
-    phase_ = Phase::kReads;
-    step_at_ = from + isa::timing::row::kRest;
-    return;
-  }
   const Cycle first = from + isa::timing::row::kRest + static_cast<Cycle>(isa::timing::row::beside(*config_));
   const auto vectors = static_cast<Cycle>(before_ * work_.entries);
-  if (work_.source == isa::AluSpace::kOut) {
-    out_reads_.push_back({first, first + vectors * turns, 1 / static_cast<double>(turns)});
-  }
+  source_reads_.push_back({first, first + vectors * turns, 1 / static_cast<double>(turns)});
   row_ = work_.row_cycles.size();
   at_ = from + static_cast<Cycle>(isa::row_rest_cycles(*config_, before_, work_.entries));
-}
-
-/// The lanes begin with an entry in every fourth cycle, or right behind the one before. They need the first bytes of
-/// its last row.
-void RowWalk::entry_begins(Cycle full, int64_t entry) {
-  const Cycle free = entry == 0 ? 0 : ends_[0];
-  Cycle begin = free;
-  if (entry == 0 || full >= free) {
-    const Cycle least = std::max(full, free) + 1;
-    begin = walk_from_ + (least - walk_from_ + 3) / 4 * 4;
-  }
-  ends_[1] = free;
-  ends_[0] = begin + static_cast<Cycle>(isa::timing::row::walk(*config_));
-}
-
-/// A vector's read is granted.
-void RowWalk::read() {
-  const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
-  const Cycle at = step_at_;
-  const auto rows = static_cast<int64_t>(gathered_ - first_), all = std::max(rows, before_);
-  const int64_t row = reads_ % all, entry = reads_ / all;
-  if (!beside_ && row + 1 == rows) entry_begins(at + 3, entry);
-  const auto beside = static_cast<Cycle>(work_.results ? isa::timing::row::beside(*config_) : 0);
-  if (work_.results && !beside_) {
-    beside_ = true;
-    step_at_ = at + beside;
-    return;
-  }
-  beside_ = false;
-  ++reads_;
-  step_at_ = at + turns - beside;
-  if (row + 1 < all) return;
-  if (entry + 1 < work_.entries) {
-    if (rows > 0) step_at_ = std::max(step_at_, ends_[1]);  // its place is that of the entry before the last
-    return;
-  }
-  reads_ = 0;
-  if (rows == 0) {
-    row_ = work_.row_cycles.size();
-    at_ = at + turns + isa::timing::row::kMap - 1;
-    return;
-  }
-  phase_ = Phase::kScalars;
-  walked(ends_[0] + static_cast<Cycle>(isa::timing::row::kDrain));
 }
 
 /// A group's results stand at the lanes from this cycle on.
@@ -338,20 +246,14 @@ void RowWalk::keep() {
 }
 
 /// ROW_MAP: while a row's vectors are read, the next row's scalars are asked for.
-void RowWalk::advance_map(Cycle limit, const AccUse& acc, double load_share) {
+void RowWalk::advance_map(Cycle limit, const AccUse& acc) {
   while (!done()) {
-    at_ = std::min(ask_at_, read_at_);
+    at_ = ask_at_;
+    while (ask_at_ < limit && acc.reads(ask_at_)) ++ask_at_;
+    stalls_ += ask_at_ - at_;
+    at_ = ask_at_;
     if (at_ >= limit) return;
-    const Cycle from = at_;
-    if (ask_at_ <= read_at_) {
-      while (ask_at_ < limit && acc.reads(ask_at_)) ++ask_at_;
-      stalls_ += ask_at_ - from;
-      if (ask_at_ < limit) answer();
-    } else if (read_at_ = own_free(from); read_at_ == from) {
-      wait_for_load(read_at_, limit, load_share);
-      stalls_ += read_at_ - from;
-      if (read_at_ < limit) read_vector(read_at_);
-    }
+    answer();
   }
 }
 
@@ -367,7 +269,6 @@ void RowWalk::begin_row() {
   if (ready_ == kNever || read_at_ != kNever) return;
   read_at_ = std::max(ready_, free_);
   ready_ = kNever;
-  if (reads_inp()) return;
   for (int64_t k = 0; k < work_.entries; ++k) read_vector(own_free(read_at_));
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ROW_REDUCE and ROW_MAP of isa/timing.md, "Rows". Enters: an instruction whose results the functional executor has
 // left in ACC, the cycle in which it starts, GEMM's use of ACC. Leaves: the cycle in which it ends. Nothing else is
-// under way in the ALU meanwhile. Only reads and writes of ACC are steps; between them cycles are known.
+// under way in the ALU meanwhile. Only reads and writes of ACC are steps; between them cycles are known, since LOAD and
+// STORE wait for reads of the source.
 #pragma once
 
 #include <array>
@@ -37,9 +38,8 @@ RowWork row_work(const isa::RowMap& i, const Machine& machine);
 class RowWalk {
  public:
   void start(RowWork work, const isa::MachineConfig& config, Cycle from);
-  /// What is certain before cycle `limit`, up to where GEMM's use of ACC is known, and of a source in INP LOAD's share
-  /// of that port.
-  void advance(Cycle limit, const AccUse& acc, double load_share);
+  /// What is certain before cycle `limit`, up to where GEMM's use of ACC is known.
+  void advance(Cycle limit, const AccUse& acc);
   bool done() const { return row_ == work_.row_cycles.size(); }
   /// The next step; when done, the cycle in which the instruction ends.
   Cycle at() const { return at_; }
@@ -54,28 +54,23 @@ class RowWalk {
   bool reads_inp() const { return work_.source == isa::AluSpace::kInp; }
   /// Cycles that ports have cost.
   Cycle stalls() const { return stalls_; }
-  /// Since this was last asked, in order: ROW_REDUCE's reads of OUT.
-  const std::vector<AluStretch>& out_reads() const { return out_reads_; }
-  void forget_stretches() { out_reads_.clear(); }
+  /// Since this was last asked, in order: reads of the source, ROW_MAP's softmax and normalisation excepted.
+  const std::vector<AluStretch>& source_reads() const { return source_reads_; }
+  void forget_stretches() { source_reads_.clear(); }
 
  private:
-  enum class Phase { kScalars, kReads };
-  void wait_for_load(Cycle& at, Cycle limit, double load_share);
-  void advance_sums(Cycle limit, const AccUse& acc, double load_share);
-  void advance_maxima(Cycle limit, const AccUse& acc, double load_share);
+  void advance_sums(Cycle limit, const AccUse& acc);
+  void advance_maxima(Cycle limit, const AccUse& acc);
   void begin_maximum();
-  void read_all();
   void read_for_maximum();
-  void advance_map(Cycle limit, const AccUse& acc, double load_share);
+  void advance_map(Cycle limit, const AccUse& acc);
   void answer();
   void begin_row();
   Cycle own_free(Cycle at);
   void read_vector(Cycle at);
-  bool refused(Cycle limit, const AccUse& acc, double load_share);
+  bool refused(Cycle limit, const AccUse& acc);
   bool wait_to_write(Cycle limit, const AccUse& acc);
   void scalars();
-  void read();
-  void entry_begins(Cycle full, int64_t entry);
   void rest(Cycle from);
   void walked(Cycle at);
   void keep();
@@ -83,32 +78,26 @@ class RowWalk {
 
   RowWork work_;
   const isa::MachineConfig* config_ = nullptr;
-  Phase phase_ = Phase::kScalars;
   Cycle at_ = 0;
   size_t row_ = 0;  // the next one to end
   // Of ROW_REDUCE: rows that have been gathered, the first one of their group, the one behind those that are kept.
   size_t gathered_ = 0, first_ = 0, kept_ = 0;
-  Cycle step_at_ = 0;         // the next row or vector
+  Cycle step_at_ = 0;         // the next row
   Cycle write_at_ = 0;        // the next result
   Cycle walked_ = 0;          // when a group's results may be kept at the earliest
   Cycle written_ = 0;         // the last result
   std::deque<Cycle> maxima_;  // from when on they may be written
   std::deque<Cycle> begins_;  // of rows to come, the earliest: their results have a place
   Cycle stalls_ = 0;
-  std::vector<AluStretch> out_reads_;
+  std::vector<AluStretch> source_reads_;
   // Of ROW_MAP. Cycles are kNever where they are not known.
   size_t asked_ = 0;                                 // rows whose scalars have been read
   Cycle ask_at_ = 0, read_at_ = 0;                   // the next read of scalars, of a vector
   Cycle ready_ = 0;                                  // when the next row may begin
   Cycle free_ = 0;                                   // when the next vector may be read
   std::deque<std::pair<int32_t, Cycle>> under_way_;  // destinations, and when their vectors were read
-  // Of a source in INP, whose reads are steps too.
-  int64_t reads_ = 0;       // of the group or row
-  int64_t before_ = 0;      // rows of the group before, whose results are made
-  bool beside_ = false;     // the next read is for such a result
-  double owed_ = 0;         // that LOAD's share has not yet cost
-  Cycle walk_from_ = 0;     // the group's first read
-  Cycle ends_[2] = {0, 0};  // boundaries of the lanes' work on the last entry and the one before
+  int64_t reads_ = 0;                                // of the row
+  int64_t before_ = 0;                               // of sum_softmax: rows of the group before, whose results are made
 };
 
 }  // namespace tessera::sim::systemc

@@ -120,9 +120,16 @@ MUTANTS = [
     ),
     (
         "tsr_scratchpads",
-        "assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;",
+        "assign alu_inp_gnt_o = alu_inp_we_i || alu_inp_first_i || !load_inp;",
         "!load_inp",
         "1'b1",
+        "INP port B: not one grant",
+    ),
+    (
+        "tsr_scratchpads",
+        "assign load_gnt_o = !(load_inp && (alu_inp_we_i || alu_inp_first_i)) &&",
+        "alu_inp_first_i",
+        "1'b0",
         "INP port B: not one grant",
     ),
     (
@@ -200,6 +207,13 @@ MUTANTS = [
         "is_normalise",
         "!reducing",
         "rows read channels that they have not",
+    ),
+    (
+        "tsr_rows",
+        "(next_row_begins || running_q || state_q == Gather ||",
+        "next_row_begins",
+        "1'b0",
+        "rows read INP without a claim",
     ),
     ("tsr_rows", "meets_q[w]) hazard = 1'b1;", "1'b1", "1'b0", "rows read what they have not written yet"),
     (

@@ -66,6 +66,21 @@ def test_attention_stays_on_the_npu(row_configs):
         assert placed["QLinearSoftmax"] == "npu"
 
 
+@pytest.mark.parametrize("shape", [(3, 197, 197), (2, 320, 320)])
+def test_a_softmax_takes_half_a_cycle_a_score(shape):
+    """Transfers included: LOAD brings the next tile beside the rows and does not hold them up."""
+    g = Products(1)
+    x = g.bytes(shape, np.int8, "x")
+    scales = [g.constant(np.float32(0.05)), g.constant(np.array(3, np.int8))]
+    results = [g.constant(np.float32(1 / 256)), g.constant(np.array(-128, np.int8))]
+    model = g.finish(g.op("QLinearSoftmax", [x, *scales, *results], shape, MS, axis=-1, opset=13)).SerializeToString()
+    session = tessera.Session(model, "sysc", "npu256t")
+    (result,) = session.run(None, g.feeds)
+    assert np.array_equal(result, tessera.Session(model, "reference").run(None, g.feeds)[0])
+    stats = session.stats()
+    assert stats.cycles <= np.prod(shape) / 2 and abs(stats.predicted_cycles / stats.cycles - 1) < 0.02
+
+
 def steps_of(values, dtype):
     """Scale and zero point with which `values` fill the type."""
     limits = np.iinfo(dtype)
