@@ -812,6 +812,14 @@ package tsr_isa_pkg;
   localparam int unsigned TimingBusSeen = 1;  // From a read beat on the bus to its owner.
   localparam int unsigned TimingBusWrite = 1;  // From a write beat's departure from STORE to the bus.
   localparam int unsigned TimingBusWriteData = 2;  // From the grant of a write burst to its first beat on the bus, at the earliest.
+  localparam int unsigned TimingInterconnectWords = 512;  // Of the shared master that a core's buffer holds, one of reads and one of writes; at least twice bus.burst_beats.
+  localparam int unsigned TimingInterconnectBursts = 64;  // Reads of all cores that memory has not answered, and as many writes.
+  localparam int unsigned TimingInterconnectRequest = 1;  // From a read request on a core's bus to the first cycle in which it can be granted.
+  localparam int unsigned TimingInterconnectAddress = 1;  // From a grant to the shared bus; DRAM's latency counts from there.
+  localparam int unsigned TimingInterconnectBuffer = 2;  // From a beat on the shared bus to its first beat on the core's bus, at the earliest.
+  localparam int unsigned TimingInterconnectCollect = 1;  // From the last beat of a write burst on the core's bus to the first cycle in which the burst can be granted.
+  localparam int unsigned TimingInterconnectWriteData = 2;  // From the grant of a write burst to its first beat on the shared bus, at the earliest.
+  localparam int unsigned TimingInterconnectResponse = 1;  // From a response on the shared bus to the core's.
   localparam int unsigned TimingFetchWordsAhead = 16;  // Instructions requested and not yet in the checked register.
   // Beats of one instruction.
   function automatic int unsigned timing_fetch_word_beats(input int unsigned axi_bytes);
