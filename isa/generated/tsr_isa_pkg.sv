@@ -744,6 +744,19 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegExecuted = 12'h278;  // Instructions completed.
   localparam int unsigned RegExecutedCount = 5;
   localparam int unsigned RegExecutedStride = 64;
+  // Those of a chip of several cores, within its page.
+  localparam int unsigned ChipAddressBits = 17;
+  localparam logic [16:0] ChipPage = 17'h10000;
+  localparam logic [11:0] ChipCores = 12'h000;  // Cores of the chip.
+  localparam logic [11:0] ChipStart = 12'h004;  // Starts programs of several cores in one cycle.
+  localparam int unsigned ChipStartCoresBit = 0;
+  localparam int unsigned ChipStartClearBit = 16;
+  localparam logic [11:0] ChipDone = 12'h008;  // By core: nothing runs.
+  localparam logic [11:0] ChipFault = 12'h00c;  // By core: there is a fault record.
+  localparam logic [11:0] ChipMoved = 12'h010;  // Cycles since the last write of `start` in which the shared bus moved a beat; counts modulo 2^40.
+  localparam logic [11:0] ChipWaited = 12'h080;  // By core: cycles since the last write of `start` in which a burst of it waited for its turn; counts modulo 2^40.
+  localparam int unsigned ChipWaitedCount = 16;
+  localparam int unsigned ChipWaitedStride = 8;
 
   // The machine's timing (isa/timing.toml). Of a pipeline: registers at each place, which places have any (bit k:
   // place k), and registers in all.
