@@ -54,7 +54,8 @@ class RtlDevice final : public SimulatedDevice {
     inner.bases = request.bases;
     inner.window_first = heap().base();
     inner.window_last = heap().base() + heap().size_bytes() - 1;
-    const std::vector<isa::Instruction> program = decode_program(program_words(request));
+    const std::vector<isa::Instruction> program =
+        decode_program(program_words({request.program_address, request.instruction_count}));
     if (request.profile) inner.trace_program = program;
     const sim::RtlResult result = machine_->run(inner, dram_);
     RunReport report;

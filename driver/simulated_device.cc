@@ -96,10 +96,10 @@ RunReport SimulatedDevice::run(const RunRequest& request) {
   return execute(request);
 }
 
-std::span<const uint8_t> SimulatedDevice::program_words(const RunRequest& request) const {
-  const uint64_t offset = request.program_address - heap_.base();
-  if (request.program_address < heap_.base() || offset >= heap_.size_bytes()) return {};
-  const uint64_t bytes = uint64_t{request.instruction_count} * isa::kInstructionBytes;
+std::span<const uint8_t> SimulatedDevice::program_words(const CoreProgram& program) const {
+  const uint64_t offset = program.program_address - heap_.base();
+  if (program.program_address < heap_.base() || offset >= heap_.size_bytes()) return {};
+  const uint64_t bytes = uint64_t{program.instruction_count} * isa::kInstructionBytes;
   return {memory_ + offset, std::min(bytes, heap_.size_bytes() - offset)};
 }
 
@@ -121,18 +121,18 @@ sim::DramOptions dram_options(std::string_view device, const isa::MachineConfig&
                   who + name + " is a number from " + std::to_string(low) +
                       (high == INT32_MAX ? std::string() : " to " + std::to_string(high)) + ", not '" + text + "'" +
                       (name == "bandwidth" ? " (bytes a cycle; the bus of '" + config.name + "' is " +
-                                                 std::to_string(config.axi_bytes) + " wide)"
+                                                 std::to_string(config.memory_bytes()) + " wide)"
                                            : ""));
     }
     return value;
   };
   sim::DramOptions dram;
-  dram.beat_bytes = config.axi_bytes;
+  dram.beat_bytes = config.memory_bytes();
   for (const auto& [name, value] : options.backend) {
     if (name == "latency") {
       dram.latency_cycles = number(name, value, 1, INT32_MAX);
     } else if (name == "bandwidth") {
-      dram.bandwidth_bytes = number(name, value, 1, config.axi_bytes);
+      dram.bandwidth_bytes = number(name, value, 1, config.memory_bytes());
     } else if (name == "dram") {
       if (value != "ideal") dram.spec = isa::dram_preset(value);
     } else if (random_pressure && name == "pressure") {
