@@ -295,7 +295,9 @@ TEST(RtlChip, CoresThatWaitForEachOtherStop) {
     const RtlChipResult result = both.run(made);
     EXPECT_EQ(result.cores[0].fault.code, Fault::kNoProgress);
     EXPECT_EQ(result.cores[1].fault.pc, 1u);
-    if (both.cores() > 2) EXPECT_GE(result.cores[0].cycles, result.cores[2].cycles);
+    if (both.cores() > 2) {
+      EXPECT_GE(result.cores[0].cycles, result.cores[2].cycles);
+    }
     // What a core published in an earlier run means nothing in the next one.
     made = both.make_case();
     made.programs[1] = {publish(), publish(), isa::Finish{}};
