@@ -267,9 +267,9 @@ TEST(RtlChip, RandomProgramsSideBySide) {
 TEST(RtlChip, OneCoresFaultEndsIt) {
   for (const isa::MachineConfig& config : chips()) {
     Both both(config);
-    Both::Case made = ring(both, 40, 3, 9);
-    // Core 0's second LOAD leaves the window: what its publishes held up rests, and all the others with it.
-    std::get<isa::Load>(made.programs[0][4]).dram_offset = uint64_t{1} << 40;
+    Both::Case made = ring(both, 40, 2 * config.cores + 1, 9);
+    // Core 0's second LOAD leaves the window: sooner or later all others wait for what it would have published.
+    std::get<isa::Load>(made.programs[0][4]).dram_offset = uint64_t{1} << 35;
     RtlChipResult result = both.run(made);
     EXPECT_EQ(result.cores[0].fault.code, Fault::kDramRange);
     EXPECT_EQ(result.cores[1].fault.code, Fault::kNoProgress);
@@ -289,8 +289,10 @@ TEST(RtlChip, CoresThatWaitForEachOtherStop) {
   for (const isa::MachineConfig& config : chips()) {
     Both both(config);
     Both::Case made = both.make_case();
+    isa::Fence last = publish();
+    last.header.waits[0] = after(Engine::kLoad, 1);
     made.programs[0] = {await(Engine::kStore, 1, 1), publish(), isa::Finish{}};
-    made.programs[1] = {load(0, 64), await(Engine::kLoad, 0, 1), publish(), isa::Finish{}};
+    made.programs[1] = {load(0, 64), with(await(Engine::kLoad, 0, 1), {}), last, isa::Finish{}};
     if (both.cores() > 2) add_random(made, config, 2, 5, 60);  // ends long after the others are at rest
     const RtlChipResult result = both.run(made);
     EXPECT_EQ(result.cores[0].fault.code, Fault::kNoProgress);
