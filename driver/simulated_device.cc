@@ -121,18 +121,18 @@ sim::DramOptions dram_options(std::string_view device, const isa::MachineConfig&
                   who + name + " is a number from " + std::to_string(low) +
                       (high == INT32_MAX ? std::string() : " to " + std::to_string(high)) + ", not '" + text + "'" +
                       (name == "bandwidth" ? " (bytes a cycle; the bus of '" + config.name + "' is " +
-                                                 std::to_string(config.axi_bytes) + " wide)"
+                                                 std::to_string(config.memory_bytes()) + " wide)"
                                            : ""));
     }
     return value;
   };
   sim::DramOptions dram;
-  dram.beat_bytes = config.axi_bytes;
+  dram.beat_bytes = config.memory_bytes();
   for (const auto& [name, value] : options.backend) {
     if (name == "latency") {
       dram.latency_cycles = number(name, value, 1, INT32_MAX);
     } else if (name == "bandwidth") {
-      dram.bandwidth_bytes = number(name, value, 1, config.axi_bytes);
+      dram.bandwidth_bytes = number(name, value, 1, config.memory_bytes());
     } else if (name == "dram") {
       if (value != "ideal") dram.spec = isa::dram_preset(value);
     } else if (random_pressure && name == "pressure") {

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
 #include "isa/generated/registers.h"
+#include "sim/verilator/tracer.h"
 
 namespace tessera::sim {
 namespace {
@@ -42,7 +44,7 @@ RtlChip::~RtlChip() { api_.interconnect->destroy(interconnect_); }
 
 void RtlChip::set_threads(int threads) { threads_ = std::clamp(threads, 1, config_.cores); }
 
-void RtlChip::cycle_core(size_t core, size_t turn) {
+void RtlChip::cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe) {
   const Wires& now = wires_[turn];
   Wires& next = wires_[1 - turn];
   std::array<uint16_t, isa::kMostCores> counters;
@@ -50,7 +52,11 @@ void RtlChip::cycle_core(size_t core, size_t turn) {
   TesseraRtlPins& pins = next.outputs[core];
   pins = now.inputs[core];
   pins.counters = counters.data();
-  api_.cycle(cores_[core]->model(), &pins);
+  if (probe == nullptr) {
+    api_.cycle(cores_[core]->model(), &pins);
+  } else {
+    api_.cycle_probed(cores_[core]->model(), &pins, probe);
+  }
   if (pins.w_valid) {
     std::memcpy(next.data[core].data(), pins.w_data, static_cast<size_t>(config_.axi_bytes));
     pins.w_data = next.data[core].data();
@@ -87,7 +93,8 @@ bool RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
   constexpr uint64_t kStop = UINT64_MAX;
   const auto threads = static_cast<size_t>(threads_);
   const size_t cores = cores_.size();
-  std::atomic<uint64_t> begun{0}, made{0};  // cycles that may be made; cycles that other threads have made, all together
+  std::atomic<uint64_t> begun{0},
+      made{0};  // cycles that may be made; cycles that other threads have made, all together
   const size_t first = turn_;
   // This thread has the fewest cores.
   const auto share = [&](size_t thread, uint64_t cycle) {
@@ -118,6 +125,29 @@ bool RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
   begun.store(kStop, std::memory_order_release);
   for (std::thread& other : others) other.join();
   return ended;
+}
+
+/// Runs started programs to their end on this thread. Leaves a trace of each core whose request wants one.
+std::vector<Trace> RtlChip::advance_traced(const RtlChipRequest& request, DramModel& dram) {
+  std::vector<std::optional<Tracer>> tracers(cores_.size());
+  for (size_t c = 0; c < request.cores.size(); ++c) {
+    if (!request.cores[c].trace_program.empty()) tracers[c].emplace(config_, request.cores[c].trace_program);
+  }
+  TesseraRtlProbe probe{};
+  for (uint64_t cycle = 0; !idle(); ++cycle) {
+    if (cycle == request.max_cycles) break;  // run() finds it
+    cycle_interconnect(turn_, dram);
+    for (size_t c = 0; c < cores_.size(); ++c) {
+      cycle_core(c, turn_, tracers[c] ? &probe : nullptr);
+      if (tracers[c]) tracers[c]->cycle(probe, wires_[turn_].outputs[c], wires_[1 - turn_].outputs[c]);
+    }
+    turn_ = 1 - turn_;
+  }
+  std::vector<Trace> traces(cores_.size());
+  for (size_t c = 0; c < cores_.size(); ++c) {
+    if (tracers[c]) traces[c] = tracers[c]->take();
+  }
+  return traces;
 }
 
 void RtlChip::reset(DramModel& dram) {
@@ -189,7 +219,11 @@ void RtlChip::start(const RtlChipRequest& request, DramModel& dram) {
 
 RtlChipResult RtlChip::run(const RtlChipRequest& request, DramModel& dram) {
   start(request, dram);
-  if (!advance(request.max_cycles, dram)) {
+  std::vector<Trace> traces(cores_.size());
+  const bool traced = std::any_of(request.cores.begin(), request.cores.end(),
+                                  [](const RtlChipProgram& program) { return !program.trace_program.empty(); });
+  if (traced) traces = advance_traced(request, dram);
+  if (!advance(traced ? 0 : request.max_cycles, dram)) {
     throw Error(ErrorCode::kInternal,
                 "the chip has not stopped after " + std::to_string(request.max_cycles) + " cycles");
   }
@@ -203,6 +237,7 @@ RtlChipResult RtlChip::run(const RtlChipRequest& request, DramModel& dram) {
     result.waited.push_back(read64(chip::waited(static_cast<int>(c))));
     const bool ran = c < request.cores.size() && request.cores[c].instruction_count > 0;
     result.cores.push_back(ran ? read_result(registers(c, dram)) : RtlResult{});
+    result.cores.back().trace = std::move(traces[c]);
     result.cycles = std::max(result.cycles, result.cores.back().cycles);
   }
   return result;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A verilated chip of several cores as a C++ object, as RtlMachine is one machine. A core is verilated once and made as
-// often as the chip has cores; the interconnect is a model of its own. All of them are evaluated once a cycle, from what
-// the others drove in the cycle before: every output between them depends on state only. So the order among them is
-// free, and a long run may use several threads, with the same result. Deterministic.
+// often as the chip has cores; the interconnect is a model of its own. All of them are evaluated once a cycle, from
+// what the others drove in the cycle before: every output between them depends on state only. So the order among them
+// is free, and a long run may use several threads, with the same result. Deterministic.
 #pragma once
 
 #include <array>
@@ -22,6 +22,8 @@ struct RtlChipProgram {
   uint64_t program_address = 0;    // a multiple of 64
   uint32_t instruction_count = 0;  // 0: the core has no program
   std::array<uint64_t, 16> bases{};
+  /// Its instructions, for RtlResult::trace; without them nothing of this core is traced.
+  std::span<const isa::Instruction> trace_program;
 };
 
 struct RtlChipRequest {
@@ -39,7 +41,8 @@ struct RtlChipResult {
   std::vector<uint64_t> waited;  // by core: in which a burst of it waited for its turn
 };
 
-/// Scratchpads keep their contents from run to run and through reset(). Not thread-safe; separate chips are independent.
+/// Scratchpads keep their contents from run to run and through reset(). Not thread-safe; separate chips are
+/// independent.
 class RtlChip {
  public:
   /// A chip after reset; memories are zero. `api` stays valid and has an interconnect.
@@ -81,11 +84,12 @@ class RtlChip {
     std::array<TesseraRtlPins, isa::kMostCores> outputs{}, inputs{};  // of the cores
     std::array<std::array<uint8_t, 64>, isa::kMostCores> data{};      // what w_data points to
   };
-  void cycle_core(size_t core, size_t turn);
+  void cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe = nullptr);
   void cycle_interconnect(size_t turn, DramModel& dram);
   void clock(DramModel& dram);
   bool idle() const;
   bool advance_in_threads(uint64_t limit, DramModel& dram);
+  std::vector<Trace> advance_traced(const RtlChipRequest& request, DramModel& dram);
   uint32_t respond(DramModel& dram, const uint8_t& response);
   RtlRegisters registers(size_t core, DramModel& dram);
 

@@ -131,7 +131,7 @@ class Both {
         const auto space = static_cast<isa::Space>(s);
         rtl_->core(c).write_scratchpad(space, 0, functional_.core(c).scratchpad(space));
       }
-      request.cores.push_back({kBase + at, static_cast<uint32_t>(tried.programs[c].size()), tried.bases[c]});
+      request.cores.push_back({kBase + at, static_cast<uint32_t>(tried.programs[c].size()), tried.bases[c], {}});
       cores[c].program_address = kBase + at;
       cores[c].instruction_count = static_cast<uint32_t>(tried.programs[c].size());
       cores[c].bases = tried.bases[c];
@@ -168,7 +168,8 @@ class Both {
       SCOPED_TRACE("core " + std::to_string(c));
       const RtlResult& got = actual.cores[c];
       const RunResult& wanted = expected.cores[c];
-      EXPECT_EQ(got.fault.code, wanted.fault.code) << to_string(got.fault.code) << ", not " << to_string(wanted.fault.code);
+      EXPECT_EQ(got.fault.code, wanted.fault.code)
+          << to_string(got.fault.code) << ", not " << to_string(wanted.fault.code);
       if (got.fault.code != Fault::kNone || wanted.fault.code != Fault::kNone) {
         EXPECT_EQ(got.fault.unit, wanted.fault.unit);
         EXPECT_EQ(got.fault.pc, wanted.fault.pc);
@@ -182,7 +183,8 @@ class Both {
       }
       EXPECT_EQ(got.bytes_read, wanted.counters.dram_read_bytes + wanted.counters.fetch_bytes);
       EXPECT_EQ(got.bytes_written, wanted.counters.dram_write_bytes);
-      for (size_t u = 0; u < got.units.size(); ++u) EXPECT_EQ(got.units[u].executed, wanted.counters.instructions[u]) << u;
+      for (size_t u = 0; u < got.units.size(); ++u)
+        EXPECT_EQ(got.units[u].executed, wanted.counters.instructions[u]) << u;
     }
   }
 
@@ -198,9 +200,7 @@ Both::Case ring(const Both& both, size_t length, int rounds, uint64_t seed) {
   Both::Case made = both.make_case();
   made.seed = seed;
   const size_t cores = both.cores();
-  const auto place = [&](size_t core, int round) {
-    return 5 + (static_cast<size_t>(round) * cores + core) * length;
-  };
+  const auto place = [&](size_t core, int round) { return 5 + (static_cast<size_t>(round) * cores + core) * length; };
   for (size_t c = 0; c < cores; ++c) {
     Program& program = made.programs[c];
     int stored = 0;  // signals of STORE
@@ -234,8 +234,7 @@ void add_random(Both::Case& made, const isa::MachineConfig& config, size_t core,
   const uint64_t region = kBase + core * kRegion;
   made.programs[core] = program.instructions;
   for (size_t b = 0; b < 16; ++b) made.bases[core][b] = program.bases[b] - program.dram_address + region;
-  std::copy(program.dram.begin(), program.dram.end(),
-            made.dram.begin() + static_cast<std::ptrdiff_t>(core * kRegion));
+  std::copy(program.dram.begin(), program.dram.end(), made.dram.begin() + static_cast<std::ptrdiff_t>(core * kRegion));
 }
 
 TEST(RtlChip, CoresHandEachOtherBytes) {
@@ -363,7 +362,7 @@ TEST(RtlChip, ResetInTheMiddle) {
       RtlChipRequest request;
       for (size_t c = 0; c < both.cores(); ++c) {
         uint64_t at = c * kRegion + kRegion / 2;
-        request.cores.push_back({kBase + at, static_cast<uint32_t>(made.programs[c].size()), made.bases[c]});
+        request.cores.push_back({kBase + at, static_cast<uint32_t>(made.programs[c].size()), made.bases[c], {}});
         for (const isa::Instruction& instruction : made.programs[c]) {
           const isa::Word word = isa::encode(instruction);
           std::copy(word.begin(), word.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));

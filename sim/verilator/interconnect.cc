@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pins of a verilated interconnect, beside model.cc for machines of several cores. Enters, as macros:
-// TESSERA_RTL_INTERCONNECT, the class that Verilator made; TESSERA_RTL_CORES and TESSERA_RTL_AXI_BYTES. The ports of the
-// cores stand side by side in vectors, core 0 in the lowest bits, as memory has them on a little-endian host.
+// TESSERA_RTL_INTERCONNECT, the class that Verilator made; TESSERA_RTL_CORES and TESSERA_RTL_AXI_BYTES. The ports of
+// the cores stand side by side in vectors, core 0 in the lowest bits, as memory has them on a little-endian host.
 #define TESSERA_STRING_(x) #x
 #define TESSERA_STRING(x) TESSERA_STRING_(x)
 #define TESSERA_CONCAT_(a, b) a##b

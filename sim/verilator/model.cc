@@ -3,7 +3,8 @@
 // TESSERA_RTL_ENTRY, the name of the function that leaves. A cycle needs one evaluation: the falling edge changes
 // nothing in this machine, so the model is told that it has seen it. Compiled once for each configuration. With
 // TESSERA_RTL_CORES, of a machine of several cores, this is one of them, and the function also leaves the interconnect
-// (interconnect.cc). With TESSERA_RTL_WRITE_PROFILE a function of that name writes what a model that counts branches has counted.
+// (interconnect.cc). With TESSERA_RTL_WRITE_PROFILE a function of that name writes what a model that counts branches
+// has counted.
 #define TESSERA_STRING_(x) #x
 #define TESSERA_STRING(x) TESSERA_STRING_(x)
 #define TESSERA_CONCAT_(a, b) a##b
