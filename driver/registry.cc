@@ -37,7 +37,7 @@ constexpr Backend kBackends[] = {
      open_named_litex},
     {"remote", "a device that `tessera serve` serves elsewhere: remote:HOST:PORT", refuse_remote, true},
 #ifdef TESSERA_BACKEND_RTL
-    {"rtl", "Verilated RTL: exact results, exact cycles", open_rtl},
+    {"rtl", "Verilated RTL: exact results, exact cycles", open_rtl, true},
 #endif
 #ifdef TESSERA_BACKEND_SYSC
     {"sysc", "SystemC model: exact results, cycles within one per cent", open_sysc, true},

@@ -46,6 +46,7 @@ module tsr_chip_control #(
   input  logic [Cores-1:0]    fault_i,      // there is a fault record
   input  logic [Cores-1:0]    rest_i,       // it waits for a public counter and nothing moves
   output logic                all_rest_o,   // all cores are at rest or idle
+  output logic                restart_o,    // one cycle: programs begin
   output logic [Cores-1:0]    clear_o,      // one cycle: the public counter becomes 0
   input  logic                moved_i,      // the shared bus moves a beat
   input  logic [Cores-1:0]    waits_i       // a burst waits for its turn
@@ -58,7 +59,7 @@ module tsr_chip_control #(
     $error("tsr_chip_control finds `waited` by bits 7 and 6 to 3 of its address");
 
   // Writes.
-  logic accept, write_busy_q, bvalid_q, page_start;
+  logic accept, write_busy_q, bvalid_q, page_start, restart_q;
   logic [Cores-1:0] pending_q, write_core, clear_q;
   logic [11:0] waddr_q;
   logic [31:0] wdata_q;
@@ -83,8 +84,10 @@ module tsr_chip_control #(
       bvalid_q <= 1'b0;
       pending_q <= '0;
       clear_q <= '0;
+      restart_q <= 1'b0;
     end else begin
       clear_q <= '0;
+      restart_q <= accept && page_start;
       pending_q <= pending_q & ~c_bvalid_i;
       if (bvalid_q && s_bready_i) bvalid_q <= 1'b0;
       if (write_busy_q && (pending_q & ~c_bvalid_i) == '0) begin
@@ -103,6 +106,7 @@ module tsr_chip_control #(
   assign c_wdata_o = wdata_q;
   assign c_wstrb_o = wstrb_q;
   assign clear_o = clear_q;
+  assign restart_o = restart_q;
 
   // Reads.
   logic read_busy_q, rvalid_q, page_q, answered;

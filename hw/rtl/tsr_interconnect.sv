@@ -98,26 +98,27 @@ module tsr_interconnect #(
   output logic [2*Cores-1:0]          c_bresp_o
 );
 
+  logic restart;
   logic [Cores-1:0] read_waits, write_waits;
   tsr_chip_control #(.Cores(Cores)) u_control (
     .clk_i, .rst_ni, .interrupt_o, .s_awvalid_i, .s_awready_o, .s_awaddr_i, .s_wvalid_i, .s_wready_o, .s_wdata_i,
     .s_wstrb_i, .s_bvalid_o, .s_bready_i, .s_bresp_o, .s_arvalid_i, .s_arready_o, .s_araddr_i, .s_rvalid_o, .s_rready_i,
     .s_rdata_o, .s_rresp_o, .c_write_o, .c_waddr_o, .c_wdata_o, .c_wstrb_o, .c_bvalid_i(c_written_i),
     .c_arvalid_o(c_read_o), .c_arready_i(c_read_ready_i), .c_araddr_o(c_raddr_o), .c_rvalid_i(c_read_valid_i),
-    .c_rdata_i(c_read_data_i), .interrupt_i, .idle_i, .fault_i, .rest_i, .all_rest_o, .clear_o,
+    .c_rdata_i(c_read_data_i), .interrupt_i, .idle_i, .fault_i, .rest_i, .all_rest_o, .restart_o(restart), .clear_o,
     .moved_i(m_rvalid_i || (m_wvalid_o && m_wready_i)), .waits_i(read_waits | write_waits)
   );
   tsr_share_read #(
     .Cores(Cores), .AxiBytes(AxiBytes), .MemoryBytes(MemoryBytes), .ReadsInFlight(ReadsInFlight)
   ) u_read (
-    .clk_i, .rst_ni, .c_arvalid_i, .c_arready_o, .c_araddr_i, .c_arlen_i, .c_rvalid_o, .c_rready_i, .c_rdata_o,
+    .clk_i, .rst_ni, .restart_i(restart), .c_arvalid_i, .c_arready_o, .c_araddr_i, .c_arlen_i, .c_rvalid_o, .c_rready_i, .c_rdata_o,
     .c_rresp_o, .c_rlast_o, .waits_o(read_waits), .m_arvalid_o, .m_arready_i, .m_araddr_o, .m_arlen_o, .m_rvalid_i,
     .m_rready_o, .m_rdata_i, .m_rresp_i, .m_rlast_i
   );
   tsr_share_write #(
     .Cores(Cores), .AxiBytes(AxiBytes), .MemoryBytes(MemoryBytes), .WritesInFlight(WritesInFlight)
   ) u_write (
-    .clk_i, .rst_ni, .c_awvalid_i, .c_awready_o, .c_awaddr_i, .c_awlen_i, .c_wvalid_i, .c_wready_o, .c_wdata_i,
+    .clk_i, .rst_ni, .restart_i(restart), .c_awvalid_i, .c_awready_o, .c_awaddr_i, .c_awlen_i, .c_wvalid_i, .c_wready_o, .c_wdata_i,
     .c_wstrb_i, .c_wlast_i, .c_bvalid_o, .c_bready_i, .c_bresp_o, .waits_o(write_waits), .m_awvalid_o, .m_awready_i,
     .m_awaddr_o, .m_awlen_o, .m_wvalid_o, .m_wready_i, .m_wdata_o, .m_wstrb_o, .m_wlast_o, .m_bvalid_i, .m_bready_o,
     .m_bresp_i

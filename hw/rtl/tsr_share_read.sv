@@ -15,6 +15,7 @@ module tsr_share_read #(
 ) (
   input  logic                        clk_i,
   input  logic                        rst_ni,
+  input  logic                        restart_i,   // core 0 has the next turn
   input  logic [Cores-1:0]            c_arvalid_i,
   output logic [Cores-1:0]            c_arready_o,
   input  logic [64*Cores-1:0]         c_araddr_i,
@@ -53,7 +54,7 @@ module tsr_share_read #(
     );
   end
 
-  tsr_turns #(.Count(Cores)) u_turns (.clk_i, .rst_ni, .want_i(want), .take_i(free), .turn_o(turn));
+  tsr_turns #(.Count(Cores)) u_turns (.clk_i, .rst_ni(rst_ni && !restart_i), .want_i(want), .take_i(free), .turn_o(turn));
   assign take = free ? turn : '0;
   assign waits_o = request & ~take;
 

@@ -15,6 +15,7 @@ module tsr_share_write #(
 ) (
   input  logic                        clk_i,
   input  logic                        rst_ni,
+  input  logic                        restart_i,   // core 0 has the next turn
   input  logic [Cores-1:0]            c_awvalid_i,
   output logic [Cores-1:0]            c_awready_o,
   input  logic [64*Cores-1:0]         c_awaddr_i,
@@ -76,7 +77,7 @@ module tsr_share_write #(
   assign ends = move && left_q == '0;
   assign word_take = move ? sender_q : '0;
   assign free = (!awvalid_q || m_awready_i) && owners_ready && (!sends_q || ends);
-  tsr_turns #(.Count(Cores)) u_turns (.clk_i, .rst_ni, .want_i(want), .take_i(free), .turn_o(turn));
+  tsr_turns #(.Count(Cores)) u_turns (.clk_i, .rst_ni(rst_ni && !restart_i), .want_i(want), .take_i(free), .turn_o(turn));
   assign take = free ? turn : '0;
   assign waits_o = want & ~take;
 
