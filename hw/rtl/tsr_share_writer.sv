@@ -88,13 +88,6 @@ module tsr_share_writer #(
   assign c_wready_o = !used_q[PlaceBits] && known;
   assign fire = c_wvalid_i && c_wready_o;
 
-  logic [MemoryBytes-1:0] byte_we, strobe;
-  always_comb begin
-    for (int unsigned l = 0; l < Ratio; l++) begin
-      byte_we[AxiBytes*l+:AxiBytes] = {AxiBytes{fresh || at == WideBits'(l)}};
-      strobe[AxiBytes*l+:AxiBytes] = at == WideBits'(l) ? c_wstrb_i : '0;
-    end
-  end
   logic fetch, word_valid_q;
   assign fetch = write_q != read_q && (!word_valid_q || word_take_i);
 `ifdef VERILATOR
@@ -108,7 +101,8 @@ module tsr_share_writer #(
         if (at == WideBits'(l)) merged[8*AxiBytes*l+:8*AxiBytes] = c_wdata_i;
       end
       mem[write_q[PlaceBits-1:0]] <= merged;
-      strobes[write_q[PlaceBits-1:0]] <= (fresh ? '0 : strobes[write_q[PlaceBits-1:0]]) | strobe;
+      strobes[write_q[PlaceBits-1:0]] <=
+          (fresh ? '0 : strobes[write_q[PlaceBits-1:0]]) | (MemoryBytes'(c_wstrb_i) << (AxiBytes * 32'(at)));
     end
   end
   /* verilator lint_on BLKSEQ */
@@ -120,17 +114,20 @@ module tsr_share_writer #(
   end
   assign word_o = word_q;
   assign strobe_o = strobe_q;
-  logic unused_we;
-  assign unused_we = &{1'b0, byte_we};
 `else
   (* ram_style = "block" *) logic [9*MemoryBytes-1:0] mem[Words];
   logic [9*MemoryBytes-1:0] word_q;
-  logic [8*MemoryBytes-1:0] data;
-  assign data = {Ratio{c_wdata_i}};
+  logic [9*MemoryBytes-1:0] merged;  // the beat in each lane, with its strobes in its own
+  always_comb begin
+    for (int unsigned l = 0; l < Ratio; l++) begin
+      for (int unsigned b = 0; b < AxiBytes; b++)
+        merged[9*(AxiBytes*l+b)+:9] = {c_wstrb_i[b] && at == WideBits'(l), c_wdata_i[8*b+:8]};
+    end
+  end
   always_ff @(posedge clk_i) begin
     if (fire) begin
-      for (int unsigned b = 0; b < MemoryBytes; b++) begin
-        if (byte_we[b]) mem[write_q[PlaceBits-1:0]][9*b+:9] <= {strobe[b], data[8*b+:8]};
+      for (int unsigned l = 0; l < Ratio; l++) begin
+        if (fresh || at == WideBits'(l)) mem[write_q[PlaceBits-1:0]][9*AxiBytes*l+:9*AxiBytes] <= merged[9*AxiBytes*l+:9*AxiBytes];
       end
     end
   end
