@@ -32,12 +32,13 @@ uint64_t executed_macs(std::span<const isa::Instruction> program, uint64_t execu
 }
 
 void fill_profile(RunReport& report, const sim::Trace& trace, std::span<const isa::Instruction> program,
-                  const isa::MachineConfig& config) {
-  report.profile.reserve(trace.instructions.size());
+                  const isa::MachineConfig& config, uint32_t core) {
+  report.profile.reserve(report.profile.size() + trace.instructions.size());
   for (const sim::InstructionTrace& from : trace.instructions) {
     InstructionProfile to;
     to.pc = from.pc;
     to.unit = from.unit;
+    to.core = core;
     if (from.pc < program.size()) {
       const isa::Effects effects = isa::effects(program[from.pc], config);
       to.macs = static_cast<uint64_t>(effects.macs);
@@ -56,10 +57,10 @@ void fill_profile(RunReport& report, const sim::Trace& trace, std::span<const is
     to.stall_port_cycles = from.stall_port_cycles;
     report.profile.push_back(to);
   }
-  report.bursts.reserve(trace.bursts.size());
+  report.bursts.reserve(report.bursts.size() + trace.bursts.size());
   for (const sim::BurstTrace& from : trace.bursts) {
     report.bursts.push_back(
-        {from.unit, from.write, from.address, from.bytes, from.address_cycle, from.first_cycle, from.last_cycle});
+        {from.unit, from.write, from.address, from.bytes, from.address_cycle, from.first_cycle, from.last_cycle, core});
   }
 }
 

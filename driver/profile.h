@@ -20,8 +20,8 @@ std::vector<isa::Instruction> decode_program(std::span<const uint8_t> words);
 /// Multiply-accumulates of the GEMM engine's first `executed` instructions (FENCE counts as one).
 uint64_t executed_macs(std::span<const isa::Instruction> program, uint64_t executed, const isa::MachineConfig& config);
 
-/// Fills report.profile and report.bursts.
+/// Appends to report.profile and report.bursts what a core has traced.
 void fill_profile(RunReport& report, const sim::Trace& trace, std::span<const isa::Instruction> program,
-                  const isa::MachineConfig& config);
+                  const isa::MachineConfig& config, uint32_t core = 0);
 
 }  // namespace tessera::driver

@@ -5,12 +5,14 @@
 // moments at which DRAM refuses, default 0), seed (of pressure), waves (an FST file).
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "driver/backends.h"
 #include "driver/profile.h"
 #include "driver/registry.h"
 #include "driver/simulated_device.h"
 #include "sim/verilator/build.h"
+#include "sim/verilator/chip.h"
 #include "sim/verilator/machine.h"
 #include "sim/verilator/making.h"
 
@@ -26,6 +28,18 @@ sim::RtlOptions chosen_rtl(const DeviceOptions& options) {
   return rtl;
 }
 
+/// Fills the scratchpads of a machine or of a core.
+template <typename Core>
+void poison(Core& core, const isa::MachineConfig& config, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (int s = 0; s < isa::kSpaces; ++s) {
+    const auto space = static_cast<isa::Space>(s);
+    std::vector<uint8_t> bytes(static_cast<size_t>(config.space_bytes(space)));
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+    core.write_scratchpad(space, 0, bytes);
+  }
+}
+
 class RtlDevice final : public SimulatedDevice {
  public:
   RtlDevice(const isa::MachineConfig& config, const DeviceOptions& options)
@@ -39,22 +53,15 @@ class RtlDevice final : public SimulatedDevice {
  protected:
   RunReport execute(const RunRequest& request) override {
     refuse_checks("rtl", request);
-    if (request.poison) {
-      std::mt19937_64 random(*request.poison);
-      for (int s = 0; s < isa::kSpaces; ++s) {
-        const auto space = static_cast<isa::Space>(s);
-        std::vector<uint8_t> bytes(static_cast<size_t>(config().space_bytes(space)));
-        for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
-        machine_->write_scratchpad(space, 0, bytes);
-      }
-    }
+    if (request.poison) poison(*machine_, config(), *request.poison);
     sim::RtlRequest inner;
     inner.program_address = request.program_address;
     inner.instruction_count = request.instruction_count;
     inner.bases = request.bases;
     inner.window_first = heap().base();
     inner.window_last = heap().base() + heap().size_bytes() - 1;
-    const std::vector<isa::Instruction> program = decode_program(program_words(request));
+    const std::vector<isa::Instruction> program =
+        decode_program(program_words({request.program_address, request.instruction_count}));
     if (request.profile) inner.trace_program = program;
     const sim::RtlResult result = machine_->run(inner, dram_);
     RunReport report;
@@ -67,6 +74,59 @@ class RtlDevice final : public SimulatedDevice {
  private:
   sim::DramModel dram_;
   std::unique_ptr<sim::RtlMachine> machine_;
+};
+
+/// A chip of several cores, on as many threads as the host has room for.
+class RtlChipDevice final : public SimulatedDevice {
+ public:
+  RtlChipDevice(const isa::MachineConfig& config, const DeviceOptions& options)
+      : SimulatedDevice(options),
+        dram_(dram_options("rtl", config, options, true, kOtherOptions), heap().base(), host(heap().base()),
+              heap().size_bytes()),
+        chip_(sim::make_rtl_chip(config, chosen_rtl(options))) {
+    chip_->set_threads(static_cast<int>(std::thread::hardware_concurrency()));
+  }
+
+  const isa::MachineConfig& config() const override { return chip_->config(); }
+
+ protected:
+  RunReport execute(const RunRequest& request) override {
+    refuse_checks("rtl", request);
+    const auto cores = static_cast<size_t>(config().cores);
+    if (request.poison) {
+      for (size_t k = 0; k < cores; ++k) poison(chip_->core(k), config(), *request.poison + k);
+    }
+    std::vector<CoreProgram> programs{{request.program_address, request.instruction_count}};
+    programs.insert(programs.end(), request.others.begin(), request.others.end());
+    std::vector<std::vector<isa::Instruction>> decoded(cores);
+    sim::RtlChipRequest inner;
+    for (size_t k = 0; k < programs.size(); ++k) {
+      decoded[k] = decode_program(program_words({programs[k].program_address, programs[k].instruction_count}));
+      sim::RtlChipProgram& one = inner.cores.emplace_back();
+      one.program_address = programs[k].program_address;
+      one.instruction_count = programs[k].instruction_count;
+      one.bases = request.bases;
+      if (request.profile) one.trace_program = decoded[k];
+    }
+    inner.window_first = heap().base();
+    inner.window_last = heap().base() + heap().size_bytes() - 1;
+    const sim::RtlChipResult result = chip_->run(inner, dram_);
+    RunReport report;
+    for (size_t k = 0; k < cores; ++k) {
+      const sim::RtlResult& from = result.cores[k];
+      RunReport one;
+      const uint64_t gemms = from.units[static_cast<size_t>(isa::Unit::kGemm)].executed;
+      fill_timed(one, from, executed_macs(decoded[k], gemms, config()));
+      report.cores.push_back({one.fault, one.counters, one.cycles});
+      if (request.profile) fill_profile(report, from.trace, decoded[k], config(), static_cast<uint32_t>(k));
+    }
+    sum_cores(report);
+    return report;
+  }
+
+ private:
+  sim::DramModel dram_;
+  std::unique_ptr<sim::RtlChip> chip_;
 };
 
 }  // namespace
@@ -91,6 +151,7 @@ RtlInstallation inspect_rtl() {
 }
 
 std::unique_ptr<Device> open_rtl(const isa::MachineConfig& config, const DeviceOptions& options) {
+  if (config.cores > 1) return std::make_unique<RtlChipDevice>(config, options);
   return std::make_unique<RtlDevice>(config, options);
 }
 

@@ -69,19 +69,37 @@ void SimulatedDevice::copy(uint64_t to, uint64_t from, uint64_t size_bytes) {
   std::memmove(host(to), host(from), size_bytes);
 }
 
+namespace {
+
+void check_others(const RunRequest& request, const isa::MachineConfig& config) {
+  if (request.others.size() >= static_cast<size_t>(config.cores)) {
+    throw Error(ErrorCode::kInvalidArgument, "programs for " + std::to_string(request.others.size() + 1) +
+                                                 " cores; configuration '" + config.name + "' has " +
+                                                 std::to_string(config.cores));
+  }
+  for (size_t k = 0; k < request.others.size(); ++k) {
+    if (request.others[k].program_address % isa::kInstructionBytes == 0) continue;
+    throw Error(ErrorCode::kInvalidArgument, "program address " + std::to_string(request.others[k].program_address) +
+                                                 " of core " + std::to_string(k + 1) + " is no multiple of 64");
+  }
+}
+
+}  // namespace
+
 RunReport SimulatedDevice::run(const RunRequest& request) {
   const std::lock_guard lock(mutex_);
   if (request.program_address % isa::kInstructionBytes != 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 "program address " + std::to_string(request.program_address) + " is no multiple of 64");
   }
+  check_others(request, config());
   return execute(request);
 }
 
-std::span<const uint8_t> SimulatedDevice::program_words(const RunRequest& request) const {
-  const uint64_t offset = request.program_address - heap_.base();
-  if (request.program_address < heap_.base() || offset >= heap_.size_bytes()) return {};
-  const uint64_t bytes = uint64_t{request.instruction_count} * isa::kInstructionBytes;
+std::span<const uint8_t> SimulatedDevice::program_words(const CoreProgram& program) const {
+  const uint64_t offset = program.program_address - heap_.base();
+  if (program.program_address < heap_.base() || offset >= heap_.size_bytes()) return {};
+  const uint64_t bytes = uint64_t{program.instruction_count} * isa::kInstructionBytes;
   return {memory_ + offset, std::min(bytes, heap_.size_bytes() - offset)};
 }
 
@@ -103,18 +121,18 @@ sim::DramOptions dram_options(std::string_view device, const isa::MachineConfig&
                   who + name + " is a number from " + std::to_string(low) +
                       (high == INT32_MAX ? std::string() : " to " + std::to_string(high)) + ", not '" + text + "'" +
                       (name == "bandwidth" ? " (bytes a cycle; the bus of '" + config.name + "' is " +
-                                                 std::to_string(config.axi_bytes) + " wide)"
+                                                 std::to_string(config.memory_bytes()) + " wide)"
                                            : ""));
     }
     return value;
   };
   sim::DramOptions dram;
-  dram.beat_bytes = config.axi_bytes;
+  dram.beat_bytes = config.memory_bytes();
   for (const auto& [name, value] : options.backend) {
     if (name == "latency") {
       dram.latency_cycles = number(name, value, 1, INT32_MAX);
     } else if (name == "bandwidth") {
-      dram.bandwidth_bytes = number(name, value, 1, config.axi_bytes);
+      dram.bandwidth_bytes = number(name, value, 1, config.memory_bytes());
     } else if (name == "dram") {
       if (value != "ideal") dram.spec = isa::dram_preset(value);
     } else if (random_pressure && name == "pressure") {

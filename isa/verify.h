@@ -42,4 +42,12 @@ struct ProgramSummary {
 /// kInvalidProgram; the message starts with "instruction N (name):".
 ProgramSummary check_program(std::span<const Instruction> program, const MachineConfig& config);
 
+/// Checks the programs of a chip, by core: each as check_program does (an empty one is of a core that does not start);
+/// no core publishes more than 32767 times, so that no count wraps; every count that is awaited comes; and the programs
+/// do not block each other: with queues of the configured depth all of them end. Conditions on public counters stay
+/// true once they are, so that one order of execution tells for all. Throws Error kInvalidProgram; the message starts
+/// with "core N: instruction N (name):" or with "cores block each other:".
+std::vector<ProgramSummary> check_programs(std::span<const std::span<const Instruction>> programs,
+                                           const MachineConfig& config);
+
 }  // namespace tessera::isa

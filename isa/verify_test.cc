@@ -363,5 +363,68 @@ TEST(CheckProgram, OvertakenConditions) {
   EXPECT_EQ(check_program(instructions, find_config("npu256")).signals[0], 40001u);
 }
 
+std::string programs(const std::vector<std::string>& texts, int queue = 4) {
+  MachineConfig config = find_config("npu64");
+  config.cores = 3;
+  config.load_queue = config.store_queue = queue;
+  std::vector<std::vector<Instruction>> assembled;
+  for (const std::string& text : texts) assembled.push_back(text.empty() ? std::vector<Instruction>() : assemble(text));
+  const std::vector<std::span<const Instruction>> all(assembled.begin(), assembled.end());
+  try {
+    check_programs(all, config);
+    return "ok";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidProgram);
+    return error.what();
+  }
+}
+
+const char* const kPublish = "fence engine=store publish\n";
+
+std::string await(const std::string& engine, int core, int count) {
+  return "fence engine=" + engine + " await await_core=" + std::to_string(core) +
+         " await_count=" + std::to_string(count) + "\n";
+}
+
+TEST(CheckPrograms, AwaitsThatComeAndThatDoNot) {
+  EXPECT_EQ(programs({await("load", 1, 1) + "finish", "", "finish"}),
+            "core 0: instruction 0 (fence): awaits publish 1 of core 1, which publishes 0 times in its whole program");
+  EXPECT_EQ(programs({await("load", 2, 2) + "finish", "", std::string(kPublish) + kPublish + "finish"}), "ok");
+  EXPECT_EQ(programs({await("load", 0, 0) + "finish"}), "ok");
+  EXPECT_EQ(programs({await("load", 0, 40000) + "finish"}).substr(0, 60),
+            "core 0: instruction 0 (fence): awaits publish 40000 of core ");
+  EXPECT_EQ(programs({"finish", "gemm wait=load:1\nfinish"}).substr(0, 50),
+            "core 1: instruction 0 (gemm): condition 0 (load:1)");
+  EXPECT_EQ(programs({"finish", "finish", "finish", "finish"}), "core 3 has a program; 'npu64' has 3 cores");
+  std::vector<std::string> many(1);
+  for (int n = 0; n < 32767; ++n) many[0] += kPublish;
+  EXPECT_EQ(programs({many[0] + "finish"}), "ok");
+  EXPECT_EQ(programs({many[0] + kPublish + "finish"}).substr(0, 60),
+            "core 0: instruction 32767 (fence): publishes for the 32768th");
+}
+
+TEST(CheckPrograms, ProgramsThatBlockEachOther) {
+  // Each publishes behind its own await: on one engine that is a deadlock, on two it is none, as long as the queue of
+  // LOAD lets the FENCE of STORE pass.
+  const auto pair = [](const std::string& engine, const std::string& between) {
+    return std::vector<std::string>{await(engine, 1, 1) + between + kPublish + "finish",
+                                    await(engine, 0, 1) + between + kPublish + "finish"};
+  };
+  EXPECT_EQ(programs(pair("store", "")),
+            "cores block each other: core 0: instruction 0 (fence) awaits publish 1 of core 1, core 1: "
+            "instruction 0 (fence) awaits publish 1 of core 0");
+  EXPECT_EQ(programs(pair("load", "")), "ok");
+  const std::string loads = "load length=8\nload length=8\nload length=8\n";
+  EXPECT_EQ(programs(pair("load", loads), 4), "ok");
+  EXPECT_EQ(programs(pair("load", loads), 3).substr(0, 23), "cores block each other:");
+  // A core that waits for itself.
+  EXPECT_EQ(programs({await("load", 0, 1) + kPublish + "finish"}), "ok");
+  EXPECT_EQ(programs({await("store", 0, 1) + kPublish + "finish"}).substr(0, 23), "cores block each other:");
+  // Those behind one that is blocked are named, too; one that can end is not.
+  const std::string three = programs({await("store", 1, 1) + kPublish + "finish",
+                                      await("store", 0, 1) + kPublish + "finish", await("store", 0, 1) + "finish"});
+  EXPECT_NE(three.find(", core 2: instruction 0 (fence) awaits publish 1 of core 0"), std::string::npos) << three;
+}
+
 }  // namespace
 }  // namespace tessera::isa

@@ -37,6 +37,7 @@ def tcl_list(name, values):
 
 def write(config, folder):
     """Writes the files; returns the list of sources."""
+    machine.one_core(config, "tsr_kernel")
     values = machine.parameters(config)
     name = pathlib.Path(config).stem
     folder = folder.absolute()

@@ -121,7 +121,8 @@ module tsr_kernel #(
     .m_awvalid_o(m_axi_gmem_awvalid), .m_awready_i(m_axi_gmem_awready), .m_awaddr_o(m_axi_gmem_awaddr),
     .m_awlen_o(m_axi_gmem_awlen), .m_wvalid_o(m_axi_gmem_wvalid), .m_wready_i(m_axi_gmem_wready),
     .m_wdata_o(m_axi_gmem_wdata), .m_wstrb_o(m_axi_gmem_wstrb), .m_wlast_o(m_axi_gmem_wlast),
-    .m_bvalid_i(m_axi_gmem_bvalid), .m_bready_o(m_axi_gmem_bready), .m_bresp_i(m_axi_gmem_bresp)
+    .m_bvalid_i(m_axi_gmem_bvalid), .m_bready_o(m_axi_gmem_bready), .m_bresp_i(m_axi_gmem_bresp),
+    .public_i(16'd0), .public_o(), .clear_i(1'b0), .idle_o(), .fault_o(), .rest_o(), .all_rest_i(1'b0)
   );
 
 endmodule

@@ -58,6 +58,7 @@ def check(board, config):
     """The configuration's parameters. Errors: Failure when board or configuration are not known."""
     if board not in known_boards():
         raise Failure(f"no board '{board}'; there are {', '.join(known_boards())}")
+    machine.one_core(config, "a system of LiteX")
     return machine.parameters(config)
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Verilator's lint with all warnings over the whole machine: npu64; the shipped bus widths; blocks that are not square with
 # rows of two and of three; lanes for rows; memories with parity; weights of 4 bits; entries narrower than the bus;
-# everything as small as it may be. WIDTHCONCAT is about size alone: wide entries are meant.
+# everything as small as it may be. Then chips of several cores. WIDTHCONCAT is about size alone: wide entries are meant.
 set -e
 cd "$(dirname "$0")"
 lint() {
@@ -25,3 +25,11 @@ lint -GBlockIn=4 -GBlockOut=64 -GAxiBytes=4 -GMemoryParity=1 -GPackedWeights=1
 lint -GBlockIn=4 -GBlockOut=4 -GAxiBytes=64 -GInpDepth=1 -GWgtDepth=1 -GAccDepth=1 -GOutDepth=1 -GParamDepth=1 \
   -GTableCount=1 -GLoadQueue=1 -GReadsInFlight=1 -GWritesInFlight=1
 echo "tsr_top passes"
+chip() {
+  verilator --lint-only -Wall -Wno-WIDTHCONCAT ../../isa/generated/tsr_isa_pkg.sv tsr_alu_pkg.sv -y . -y ../prim --top-module tsr_chip \
+    "$@" tsr_chip.sv
+}
+chip -GCores=2
+chip -GCores=3 -GBatch=2 -GBlockIn=8 -GBlockOut=32 -GAxiBytes=16 -GMemoryAxiBytes=64
+chip -GCores=16 -GAxiBytes=4 -GMemoryAxiBytes=128 -GReadsInFlight=1 -GWritesInFlight=1 -GStoreQueue=1
+echo "tsr_chip passes"

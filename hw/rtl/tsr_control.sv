@@ -28,7 +28,9 @@ module tsr_control #(
   parameter int unsigned WritesInFlight = 8,
   parameter int unsigned MemoryParity   = 0,
   parameter int unsigned PackedWeights  = 0,
-  parameter int unsigned RasterPairs    = 0
+  parameter int unsigned RasterPairs    = 0,
+  parameter int unsigned Cores          = 1,
+  parameter int unsigned MemoryAxiBytes = 0
 ) (
   input  logic          clk_i,
   input  logic          rst_ni,
@@ -163,6 +165,8 @@ module tsr_control #(
           if (MemoryParity != 0 && raddr == tsr_isa_pkg::RegConfigMemoryParity) rdata = 32'(MemoryParity);
           if (PackedWeights != 0 && raddr == tsr_isa_pkg::RegConfigPackedWeights) rdata = 32'(PackedWeights);
           if (RasterPairs != 0 && raddr == tsr_isa_pkg::RegConfigRasterPairs) rdata = 32'(RasterPairs);
+          if (Cores > 1 && raddr == tsr_isa_pkg::RegConfigCores) rdata = 32'(Cores);
+          if (MemoryAxiBytes != 0 && raddr == tsr_isa_pkg::RegConfigMemoryAxiBytes) rdata = 32'(MemoryAxiBytes);
           if (raddr >= tsr_isa_pkg::RegBase && raddr < LastBase) rdata = raddr[2] ? base[63:32] : base[31:0];
           if (raddr[11:9] == tsr_isa_pkg::RegCycles[11:9]) rdata = raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
         end

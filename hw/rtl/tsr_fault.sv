@@ -2,7 +2,8 @@
 // The fault record and the end of a program. Enters: faults of FETCH and of completing instructions, the queue heads,
 // what is busy. Leaves: the earliest fault in program order, which bars younger instructions from starting, and the
 // cycle in which the machine stops: FINISH, or a fault and nothing older left. When nothing has moved for IdleCycles
-// although something waits, the oldest waiting instruction becomes no_progress.
+// although something waits, the oldest waiting instruction becomes no_progress. Where a head waits for a public counter, it
+// does so once all cores are at rest.
 //
 // A fault of an engine is kept as that engine's cause. Causes become the record one a cycle, each unless the record is
 // older; meanwhile nothing starts. no_progress is found likewise: a head that is older than the record becomes it, until
@@ -18,7 +19,8 @@
 // active low; it also begins a program. A code has three bits; memory_parity, which is 8, is a fault of code 0. Timing: one
 // comparison of 32 bits between two registers.
 module tsr_fault #(
-  parameter int unsigned IdleCycles = 64
+  parameter int unsigned IdleCycles = 64,
+  parameter bit          Awaits     = 1'b0  // heads may wait for public counters of other cores
 ) (
   input  logic         clk_i,
   input  logic         rst_ni,
@@ -36,7 +38,10 @@ module tsr_fault #(
   input  logic [127:0] head_pc_i,
   input  logic [3:0]   head_holds_i,    // its conditions hold
   input  logic         busy_i,          // an engine or a bus transaction
-  input  logic         moving_i,        // FETCH dispatches in this cycle
+  input  logic         moving_i,        // FETCH dispatches in this cycle, or a public counter is reached
+  input  logic         awaiting_i,      // a head waits for a public counter
+  input  logic         all_rest_i,      // all cores are at rest or do not run
+  output logic         rest_o,          // this one is
   input  logic         finish_i,        // FETCH holds FINISH
   input  logic         finish_holds_i,  // and its conditions hold
   output logic [3:0]   start_o,         // by engine: its head may start
@@ -85,7 +90,10 @@ module tsr_fault #(
   assign finish_take_o = run_i && finish_i && finish_holds_i && head_valid_i == '0 && idle && !fault_q;
   assign stop_o = finish_take_o || (run_i && fault_q && !changed_q && (head_valid_i & (~known_q | head_older_q)) == '0 &&
                                     idle_q != '0 && idle);
-  assign stuck = idle_q == IdleBits'(IdleCycles);
+  logic still;  // nothing has moved for so long
+  assign still = idle_q == IdleBits'(IdleCycles);
+  assign stuck = still && (!Awaits || !awaiting_i || all_rest_i);
+  assign rest_o = Awaits && still && awaiting_i;
 
   // Heads are taken in turn once there is something to compare them with, or one of them is to become the record.
   always_ff @(posedge clk_i) begin
@@ -169,7 +177,7 @@ module tsr_fault #(
         pc_q <= fetch_pc_i;
       end
       if (!idle || late_q != '0 || moving_i || start_o != '0 || finish_take_o || !(fault_q || fetch_held_i)) idle_q <= '0;
-      else if (!stuck) idle_q <= idle_q + 1'b1;
+      else if (!still) idle_q <= idle_q + 1'b1;
     end
   end
 
@@ -178,5 +186,8 @@ module tsr_fault #(
   assign code_o = code_q;
   assign unit_o = unit_q;
   assign pc_o = pc_q;
+
+  logic unused;
+  assign unused = &{1'b0, awaiting_i, all_rest_i};
 
 endmodule

@@ -17,6 +17,7 @@ module tsr_fetch #(
   parameter int unsigned BlockOut   = 8,
   parameter int unsigned RowLanes   = 0,
   parameter int unsigned PackedWeights = 0,
+  parameter int unsigned Cores      = 1,
   parameter int unsigned WordsAhead = tsr_isa_pkg::TimingFetchWordsAhead
 ) (
   input  logic                  clk_i,
@@ -143,7 +144,7 @@ module tsr_fetch #(
   logic opcode_bad, opcode_bad_q;
   logic [tsr_isa_pkg::Instructions-1:0] operand_bad, operand_bad_q;
   logic [31:0] pc_q;  // number of the word in the register, or of the one that comes
-  tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes), .AxiBytes(AxiBytes), .PackedWeights(PackedWeights)) u_legal (
+  tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes), .AxiBytes(AxiBytes), .PackedWeights(PackedWeights), .Cores(Cores)) u_legal (
     .check_i(held_q && !checked_q), .word_i(word_q), .opcode_bad_o(opcode_bad), .operand_bad_o(operand_bad)
   );
 

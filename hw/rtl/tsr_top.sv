@@ -28,7 +28,9 @@ module tsr_top #(
   parameter int unsigned WritesInFlight = 8,
   parameter int unsigned MemoryParity   = 0,
   parameter int unsigned PackedWeights  = 0,
-  parameter int unsigned RasterPairs    = 0
+  parameter int unsigned RasterPairs    = 0,
+  parameter int unsigned Cores          = 1,
+  parameter int unsigned MemoryAxiBytes = 0
 ) (
   input  logic                  clk_i,
   input  logic                  rst_ni,
@@ -72,7 +74,15 @@ module tsr_top #(
   output logic                  m_wlast_o,
   input  logic                  m_bvalid_i,
   output logic                  m_bready_o,
-  input  logic [1:0]            m_bresp_i
+  input  logic [1:0]            m_bresp_i,
+  // One of several cores: what they know of each other. Alone, it looks at nothing and says 0.
+  input  logic [16*Cores-1:0]   public_i,     // the cores' public counters
+  output logic [15:0]           public_o,     // this core's
+  input  logic                  clear_i,      // it becomes 0
+  output logic                  idle_o,       // nothing runs
+  output logic                  fault_o,      // there is a fault record
+  output logic                  rest_o,       // a head waits for a public counter, and nothing moves
+  input  logic                  all_rest_i    // all cores are at rest or idle
 );
 
   // Places in vectors of one element for each engine.
@@ -105,7 +115,8 @@ module tsr_top #(
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
     .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
     .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue), .ReadsInFlight(ReadsInFlight),
-    .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity), .PackedWeights(PackedWeights), .RasterPairs(RasterPairs)
+    .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity), .PackedWeights(PackedWeights), .RasterPairs(RasterPairs),
+    .Cores(Cores), .MemoryAxiBytes(MemoryAxiBytes)
   ) u_control (
     .clk_i, .rst_ni, .s_awvalid_i, .s_awready_o, .s_awaddr_i, .s_wvalid_i, .s_wready_o, .s_wdata_i, .s_wstrb_i,
     .s_bvalid_o, .s_bready_i, .s_bresp_o, .s_arvalid_i, .s_arready_o, .s_araddr_i, .s_rvalid_o, .s_rready_i,
@@ -124,11 +135,13 @@ module tsr_top #(
   logic [8*AxiBytes-1:0] r_data;
   logic [3:0] push_valid, push_ready, head_valid, head_pop, instr_valid, instr_ready;
   logic [511:0] fetch_word;
+  tsr_isa_pkg::fence_t fetch_fence;
+  assign fetch_fence = fetch_word;
   logic [31:0] fetch_pc;
   logic fetch_held, fetch_finish, finish_take, fetch_fault, fetch_issue, fetch_stall;
   logic [2:0] fetch_code;
 
-  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes), .PackedWeights(PackedWeights)) u_fetch (
+  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes), .PackedWeights(PackedWeights), .Cores(Cores)) u_fetch (
     .clk_i, .rst_ni(program_rst_n), .run_i(run && !fault), .program_address_i(program_address),
     .instruction_count_i(instruction_count), .window_first_i(window_first), .window_last_i(window_last),
     .ar_valid_o(fetch_ar_valid), .ar_ready_i(fetch_ar_ready), .ar_addr_o(fetch_ar_addr), .ar_len_o(fetch_ar_len),
@@ -146,25 +159,34 @@ module tsr_top #(
   logic [511:0] load_word, gemm_word, alu_word, store_word;
   logic [4*512-1:0] head_word;  // the four, for assertions
   assign head_word = {store_word, alu_word, gemm_word, load_word};
+  // With several cores a head also shows what its `await` wants, behind which it has a bit that it is a FENCE with one.
+  localparam int unsigned AwaitBits = 21;
+  localparam int unsigned AwaitLsb = Cores > 1 ? 0 : AwaitBits;
+  logic [AwaitBits-1:0] await_data, load_await, store_await;
   logic [31+LoadQueueBits:0] load_data;
   logic [31+tsr_isa_pkg::GemmQueueBits:0] gemm_data;
   logic [31+tsr_isa_pkg::AluQueueBits:0] alu_data;
   logic [31+tsr_isa_pkg::StoreQueueBits:0] store_data;
   always_comb begin
+    await_data = '0;
     if (!tsr_isa_pkg::Simulated) {load_data, gemm_data, alu_data, store_data} = 'x;
     if (!tsr_isa_pkg::Simulated || push_valid != '0) begin
       load_data = {fetch_word[LoadQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
       gemm_data = {fetch_word[tsr_isa_pkg::GemmQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
       alu_data = {fetch_word[tsr_isa_pkg::AluQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
       store_data = {fetch_word[tsr_isa_pkg::StoreQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
+      if (Cores > 1) await_data = {fetch_fence.await && fetch_fence.header.opcode == 6'(tsr_isa_pkg::OpcodeFence), fetch_fence.await_core, fetch_fence.await_count};
     end
   end
   logic [127:0] head_pc;
   assign load_word[511:LoadQueueBits] = '0;
-  tsr_queue #(.Width(32 + LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeaderBits), .ShownBits(32), .Held(1'b1)) u_load_queue (
+  logic [31+LoadQueueBits+AwaitBits:0] load_pushed, load_head;
+  assign load_pushed = {load_data, await_data};
+  assign {load_word[LoadQueueBits-1:HeaderBits], head_pc[32*Load+:32], load_word[HeaderBits-1:0], load_await} = load_head;
+  tsr_queue #(.Width(32 + LoadQueueBits + AwaitBits - AwaitLsb), .Depth(LoadQueue), .HeadBits(HeaderBits + AwaitBits - AwaitLsb), .ShownBits(32), .Held(1'b1)) u_load_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Load]), .ready_o(push_ready[Load]),
-    .data_i(load_data), .valid_o(head_valid[Load]),
-    .data_o({load_word[LoadQueueBits-1:HeaderBits], head_pc[32*Load+:32], load_word[HeaderBits-1:0]}),
+    .data_i(load_pushed[31+LoadQueueBits+AwaitBits:AwaitLsb]), .valid_o(head_valid[Load]),
+    .data_o(load_head[31+LoadQueueBits+AwaitBits:AwaitLsb]),
     .ready_i(head_pop[Load])
   );
   assign gemm_word[511:tsr_isa_pkg::GemmQueueBits] = '0;
@@ -182,29 +204,100 @@ module tsr_top #(
     .ready_i(head_pop[Alu])
   );
   assign store_word[511:tsr_isa_pkg::StoreQueueBits] = '0;
-  tsr_queue #(.Width(32 + tsr_isa_pkg::StoreQueueBits), .Depth(StoreQueue), .HeadBits(HeaderBits), .ShownBits(32), .Held(1'b1)) u_store_queue (
+  localparam int unsigned StoreQueueBits = tsr_isa_pkg::StoreQueueBits;
+  logic [31+StoreQueueBits+AwaitBits:0] store_pushed, store_head;
+  assign store_pushed = {store_data, await_data};
+  assign {store_word[StoreQueueBits-1:HeaderBits], head_pc[32*Store+:32], store_word[HeaderBits-1:0], store_await} = store_head;
+  tsr_queue #(.Width(32 + StoreQueueBits + AwaitBits - AwaitLsb), .Depth(StoreQueue), .HeadBits(HeaderBits + AwaitBits - AwaitLsb), .ShownBits(32), .Held(1'b1)) u_store_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Store]), .ready_o(push_ready[Store]),
-    .data_i(store_data), .valid_o(head_valid[Store]),
-    .data_o({store_word[tsr_isa_pkg::StoreQueueBits-1:HeaderBits], head_pc[32*Store+:32], store_word[HeaderBits-1:0]}),
+    .data_i(store_pushed[31+StoreQueueBits+AwaitBits:AwaitLsb]), .valid_o(head_valid[Store]),
+    .data_o(store_head[31+StoreQueueBits+AwaitBits:AwaitLsb]),
     .ready_i(head_pop[Store])
   );
   assign head_pop = instr_valid & instr_ready;
 
   // Completion and conditions.
-  logic [3:0] busy, complete, complete_signal, complete_fault, counted;
+  logic [3:0] busy, complete, complete_signal, complete_fault, signals;
   logic [11:0] complete_code, fault_engine_code;
   logic [127:0] complete_pc, fault_engine_pc;
-  logic [4:0] holds;
-  logic [19:0] waiting_on;
-  logic any_busy;
+  logic [4:0] holds, timeline_holds;
+  logic [19:0] waiting_on, timeline_waiting_on;
+  logic any_busy, awaiting, await_passes;
 
   // What completes behind a known fault is not counted: nothing older may depend on it.
   tsr_timeline u_timeline (
-    .clk_i, .rst_ni(program_rst_n), .signal_i(counted),
+    .clk_i, .rst_ni(program_rst_n), .signal_i(signals),
     .valid_i({fetch_finish, head_valid}), .leave_i(head_pop), .load_waits_i(load_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .gemm_waits_i(gemm_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
     .alu_waits_i(alu_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .store_waits_i(store_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .finish_waits_i(fetch_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
-    .holds_o(holds), .waiting_on_o(waiting_on)
+    .holds_o(timeline_holds), .waiting_on_o(timeline_waiting_on)
   );
+
+  // What cores know of each other. The public counter that the head of LOAD or STORE awaits is looked at beside its
+  // conditions; that it was reached stays true. STORE's FENCEs that publish are known by their place among its instructions.
+  if (Cores > 1) begin : gen_cores
+    logic [1:0] wants, reached, reached_q, blocked;  // LOAD, STORE
+    logic publishes, publishes_valid, publishes_ready, publishing;
+    logic [15:0] public_q;
+    always_comb begin
+      for (int unsigned t = 0; t < 2; t++) begin
+        wants[t] = head_valid[t == 0 ? Load : Store] && (t == 0 ? load_await[20] : store_await[20]);
+        reached[t] = 1'b0;
+        if (!tsr_isa_pkg::Simulated || wants[t]) begin
+          for (int unsigned c = 0; c < Cores; c++) begin
+            if ((t == 0 ? load_await[19:16] : store_await[19:16]) == 4'(c))
+              reached[t] = 16'(public_i[16*c+:16] - (t == 0 ? load_await[15:0] : store_await[15:0])) < 16'h8000;
+          end
+        end
+      end
+    end
+    assign blocked = wants & ~reached_q;
+    always_ff @(posedge clk_i) begin
+      if (!program_rst_n) reached_q <= '0;
+      else reached_q <= wants & (reached | reached_q) & ~{head_pop[Store], head_pop[Load]};
+    end
+    assign awaiting = blocked != '0;
+    assign await_passes = (blocked & reached) != '0;
+    always_comb begin
+      holds = timeline_holds;
+      waiting_on = timeline_waiting_on;
+      if (blocked[0]) begin
+        holds[Load] = 1'b0;
+        if (timeline_holds[Load]) waiting_on[5*Load] = 1'b1;
+      end
+      if (blocked[1]) begin
+        holds[Store] = 1'b0;
+        if (timeline_holds[Store]) waiting_on[5*Store] = 1'b1;
+      end
+    end
+
+    // From its push to its completion: the queue, what prepares and walks, the bursts that wait for a response.
+    tsr_queue #(.Width(1), .Depth(StoreQueue + WritesInFlight + 8)) u_publishes (
+      .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Store] && push_ready[Store]), .ready_o(publishes_ready),
+      .data_i(fetch_fence.publish && fetch_fence.header.opcode == 6'(tsr_isa_pkg::OpcodeFence)),
+      .valid_o(publishes_valid), .data_o(publishes), .ready_i(complete[Store])
+    );
+    assign publishing = complete[Store] && publishes && !complete_fault[Store] && !parity_fault[Store];
+    always_ff @(posedge clk_i) begin
+      if (!program_rst_n || clear_i) public_q <= '0;
+      else if (publishing) public_q <= public_q + 16'd1;
+    end
+    assign public_o = public_q;
+    assign idle_o = !run && !start;
+    assign fault_o = fault;
+    logic unused_cores;
+    assign unused_cores = &{1'b0, publishes_valid, publishes_ready};
+  end else begin : gen_one_core
+    assign holds = timeline_holds;
+    assign waiting_on = timeline_waiting_on;
+    assign awaiting = 1'b0;
+    assign await_passes = 1'b0;
+    assign public_o = '0;
+    assign idle_o = 1'b0;
+    assign fault_o = 1'b0;
+    assign {load_head[AwaitBits-1:0], store_head[AwaitBits-1:0]} = '0;
+    logic unused_cores;
+    assign unused_cores = &{1'b0, public_i, clear_i, all_rest_i};
+  end
 
   // Parity errors of the memories, by engine.
   logic [3:0] pads_parity, parity_fault;
@@ -223,12 +316,12 @@ module tsr_top #(
   end
 
   assign any_busy = busy != '0 || read_busy || parity_found;  // an engine is busy in the cycle in which it completes, too
-  tsr_fault u_fault (
+  tsr_fault #(.Awaits(Cores > 1)) u_fault (
     .clk_i, .rst_ni(program_rst_n), .run_i(run), .engine_fault_i((complete & complete_fault) | parity_fault),
     .engine_code_i(fault_engine_code), .complete_i(complete), .signal_i(complete & complete_signal), .engine_pc_i(fault_engine_pc), .fetch_fault_i(fetch_fault), .fetch_code_i(fetch_code),
     .fetch_pc_i(fetch_pc), .fetch_held_i(fetch_held), .head_valid_i(head_valid), .head_pc_i(head_pc),
-    .head_holds_i(holds[3:0]), .busy_i(any_busy), .moving_i(fetch_issue), .finish_i(fetch_finish),
-    .finish_holds_i(holds[4]), .start_o(instr_valid), .counted_o(counted), .finish_take_o(finish_take), .stop_o(stop), .found_o(fault_found),
+    .head_holds_i(holds[3:0]), .busy_i(any_busy), .moving_i(fetch_issue || await_passes), .awaiting_i(awaiting), .all_rest_i(all_rest_i), .rest_o, .finish_i(fetch_finish),
+    .finish_holds_i(holds[4]), .start_o(instr_valid), .counted_o(signals), .finish_take_o(finish_take), .stop_o(stop), .found_o(fault_found),
     .fault_o(fault),
     .code_o(fault_code), .unit_o(fault_unit), .pc_o(fault_pc)
   );
@@ -429,7 +522,7 @@ module tsr_top #(
   assign unused = &{1'b0, probe_queued, probe_issued, probe_completed, probe_faulted, probe_busy, probe_waiting,
                     probe_stall_memory, probe_stall_port, probe_finished, probe_read_granted, probe_read_fetch,
                     probe_store_granted, probe_store_length, probe_store_pc, probe_queued_pc, probe_head_pc,
-                    probe_completed_pc, probe_run, head_word, fault_found, fetch_word, pads_parity,
+                    probe_completed_pc, probe_run, load_await, store_await, load_pushed, store_pushed, fetch_fence, head_word, fault_found, fetch_word, pads_parity,
                     alu_parity};
 
 endmodule

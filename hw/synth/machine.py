@@ -31,8 +31,15 @@ def file_name(config):
     return pathlib.Path(config).stem
 
 
+def one_core(name, what):
+    """Errors: Failure where the configuration is a chip of several cores and `what` takes one."""
+    cores = parameters(name).get("Cores", 1)
+    if cores > 1:
+        raise Failure(f"{what} takes machines of one core, and '{name}' has {cores}; set cores to 1")
+
+
 def parameters(name):
-    """Parameters of tsr_top of a configuration: a name under hw/configs, sim/verilator/configs or hw/synth/configs, or
+    """Parameters of tsr_top of a configuration, which a chip of several cores has some more of: a name under hw/configs, sim/verilator/configs or hw/synth/configs, or
     a .toml file."""
     paths = [ROOT / folder / f"{name}.toml" for folder in ("hw/configs", "sim/verilator/configs", "hw/synth/configs")]
     if str(name).endswith(".toml"):
@@ -43,7 +50,9 @@ def parameters(name):
     with open(path, "rb") as file:
         c = tomllib.load(file)
     batch, block_in, block_out = c["batch"], c["block_in"], c["block_out"]
+    chip = {"Cores": c["cores"], "MemoryAxiBytes": c.get("memory_axi_bytes", 0)} if c.get("cores", 1) > 1 else {}
     return {
+        **chip,
         "Batch": batch,
         "BlockIn": block_in,
         "BlockOut": block_out,

@@ -302,4 +302,52 @@ inline constexpr std::array<Register, 48> kRegisters{{
      "Instructions completed."},
 }};
 
+
+/// The page of a chip of several cores; offsets within it.
+namespace chip {
+
+inline constexpr int kAddressBits = 17;
+inline constexpr int kCoreBits = 12;  // core k's registers are at k << kCoreBits
+inline constexpr uint32_t kPage = 0x10000;
+
+/// Cores of the chip.
+inline constexpr uint32_t kCores = 0x000;
+
+/// Starts programs of several cores in one cycle.
+inline constexpr uint32_t kStart = 0x004;
+inline constexpr uint32_t kStartCoresLsb = 0;
+inline constexpr uint32_t kStartCoresMask = 0x0000ffff;  // By core: writes 1 to its ap_start.
+inline constexpr uint32_t kStartClearLsb = 16;
+inline constexpr uint32_t kStartClearMask = 0xffff0000;  // By core: its public counter becomes 0, which a start does too.
+
+/// By core: nothing runs.
+inline constexpr uint32_t kDone = 0x008;
+
+/// By core: there is a fault record.
+inline constexpr uint32_t kFault = 0x00c;
+
+/// Cycles since the last write of `start` in which the shared bus moved a beat; counts modulo 2^40.
+inline constexpr uint32_t kMoved = 0x010;
+
+/// By core: cycles since the last write of `start` in which a burst of it waited for its turn; counts modulo 2^40.
+inline constexpr int kWaitedCount = 16;
+constexpr uint32_t waited(int k) { return 0x080u + 8u * static_cast<uint32_t>(k); }
+
+inline constexpr std::array<Register, 6> kRegisters{{
+    {"cores", 0x000, 32, "ro", 0, 4, 0x0u, "",
+     "Cores of the chip."},
+    {"start", 0x004, 32, "rw", 0, 4, 0x0u, "",
+     "Starts programs of several cores in one cycle."},
+    {"done", 0x008, 32, "ro", 0, 4, 0x0u, "",
+     "By core: nothing runs."},
+    {"fault", 0x00c, 32, "ro", 0, 4, 0x0u, "",
+     "By core: there is a fault record."},
+    {"moved", 0x010, 64, "ro", 0, 8, 0x0u, "",
+     "Cycles since the last write of `start` in which the shared bus moved a beat; counts modulo 2^40."},
+    {"waited", 0x080, 64, "ro", 16, 8, 0x0u, "",
+     "By core: cycles since the last write of `start` in which a burst of it waited for its turn; counts modulo 2^40."},
+}};
+
+}  // namespace chip
+
 }  // namespace tessera::isa::reg

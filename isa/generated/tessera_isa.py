@@ -222,6 +222,16 @@ REGISTERS = {'ap_ctrl': (0,
  'stall_port': (624, 64, 'ro', 5, 64, '', {}),
  'executed': (632, 64, 'ro', 5, 64, '', {})}
 
+# The same of a chip's page, which is behind CHIP_PAGE; core k's registers are at k << CHIP_CORE_BITS.
+CHIP_PAGE = 0x10000
+CHIP_CORE_BITS = 12
+CHIP_REGISTERS = {'cores': (0, 32, 'ro', 0, 4, '', {}),
+ 'start': (4, 32, 'rw', 0, 4, '', {'cores': (0, 16), 'clear': (16, 16)}),
+ 'done': (8, 32, 'ro', 0, 4, '', {}),
+ 'fault': (12, 32, 'ro', 0, 4, '', {}),
+ 'moved': (16, 64, 'ro', 0, 8, '', {}),
+ 'waited': (128, 64, 'ro', 16, 8, '', {})}
+
 
 class EncodingError(ValueError):
     """A value that does not fit its field, or a word that is no instruction. `fault` is the machine's fault code, if any."""

@@ -115,6 +115,26 @@ inline constexpr int kWrite = 1;
 inline constexpr int kWriteData = 2;  // 1 + bus.write
 }  // namespace bus
 
+/// Between the cores of a chip and their master to DRAM (tsr_share_read, tsr_share_write).
+namespace interconnect {
+/// Of the shared master that a core's buffer holds, one of reads and one of writes; at least twice bus.burst_beats. Beats.
+inline constexpr int kWords = 512;
+/// Reads of all cores that memory has not answered, and as many writes. Bursts.
+inline constexpr int kBursts = 64;
+/// From a read request on a core's bus to the first cycle in which it can be granted.
+inline constexpr int kRequest = 1;
+/// From a grant to the shared bus; DRAM's latency counts from there.
+inline constexpr int kAddress = 1;
+/// From a beat on the shared bus to its first beat on the core's bus, at the earliest.
+inline constexpr int kBuffer = 2;
+/// From the last beat of a write burst on the core's bus to the first cycle in which the burst can be granted.
+inline constexpr int kCollect = 1;
+/// From the grant of a write burst to its first beat on the shared bus, at the earliest.
+inline constexpr int kWriteData = 2;  // 1 + interconnect.address
+/// From a response on the shared bus to the core's.
+inline constexpr int kResponse = 1;
+}  // namespace interconnect
+
 /// FETCH (tsr_fetch).
 namespace fetch {
 /// Instructions requested and not yet in the checked register. Words.

@@ -744,6 +744,19 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegExecuted = 12'h278;  // Instructions completed.
   localparam int unsigned RegExecutedCount = 5;
   localparam int unsigned RegExecutedStride = 64;
+  // Those of a chip of several cores, within its page.
+  localparam int unsigned ChipAddressBits = 17;
+  localparam logic [16:0] ChipPage = 17'h10000;
+  localparam logic [11:0] ChipCores = 12'h000;  // Cores of the chip.
+  localparam logic [11:0] ChipStart = 12'h004;  // Starts programs of several cores in one cycle.
+  localparam int unsigned ChipStartCoresBit = 0;
+  localparam int unsigned ChipStartClearBit = 16;
+  localparam logic [11:0] ChipDone = 12'h008;  // By core: nothing runs.
+  localparam logic [11:0] ChipFault = 12'h00c;  // By core: there is a fault record.
+  localparam logic [11:0] ChipMoved = 12'h010;  // Cycles since the last write of `start` in which the shared bus moved a beat; counts modulo 2^40.
+  localparam logic [11:0] ChipWaited = 12'h080;  // By core: cycles since the last write of `start` in which a burst of it waited for its turn; counts modulo 2^40.
+  localparam int unsigned ChipWaitedCount = 16;
+  localparam int unsigned ChipWaitedStride = 8;
 
   // The machine's timing (isa/timing.toml). Of a pipeline: registers at each place, which places have any (bit k:
   // place k), and registers in all.
@@ -812,6 +825,14 @@ package tsr_isa_pkg;
   localparam int unsigned TimingBusSeen = 1;  // From a read beat on the bus to its owner.
   localparam int unsigned TimingBusWrite = 1;  // From a write beat's departure from STORE to the bus.
   localparam int unsigned TimingBusWriteData = 2;  // From the grant of a write burst to its first beat on the bus, at the earliest.
+  localparam int unsigned TimingInterconnectWords = 512;  // Of the shared master that a core's buffer holds, one of reads and one of writes; at least twice bus.burst_beats.
+  localparam int unsigned TimingInterconnectBursts = 64;  // Reads of all cores that memory has not answered, and as many writes.
+  localparam int unsigned TimingInterconnectRequest = 1;  // From a read request on a core's bus to the first cycle in which it can be granted.
+  localparam int unsigned TimingInterconnectAddress = 1;  // From a grant to the shared bus; DRAM's latency counts from there.
+  localparam int unsigned TimingInterconnectBuffer = 2;  // From a beat on the shared bus to its first beat on the core's bus, at the earliest.
+  localparam int unsigned TimingInterconnectCollect = 1;  // From the last beat of a write burst on the core's bus to the first cycle in which the burst can be granted.
+  localparam int unsigned TimingInterconnectWriteData = 2;  // From the grant of a write burst to its first beat on the shared bus, at the earliest.
+  localparam int unsigned TimingInterconnectResponse = 1;  // From a response on the shared bus to the core's.
   localparam int unsigned TimingFetchWordsAhead = 16;  // Instructions requested and not yet in the checked register.
   // Beats of one instruction.
   function automatic int unsigned timing_fetch_word_beats(input int unsigned axi_bytes);

@@ -413,15 +413,9 @@ def configs_source(configs):
     return "\n".join(out) + "\n"
 
 
-def registers_header(register_map):
-    out = [
-        NOTICE + "The AXI4-Lite register map: byte offsets, bit masks, and a\n"
-        "// table for dumps and tests. A register of 64 bits is two words, low word first.\n#pragma once\n",
-        "#include <array>\n#include <cstdint>\n#include <string_view>\n",
-        "namespace tessera::isa::reg {\n",
-        f"inline constexpr int kAddressBits = {register_map.address_bits};\n",
-    ]
-    for r in register_map.registers:
+def _register_constants(registers):
+    out = []
+    for r in registers:
         name = constant(r.name)
         out.append(f"/// {r.doc}")
         if r.count:
@@ -439,16 +433,42 @@ def registers_header(register_map):
         if r.reset:
             out.append(f"inline constexpr uint64_t {name}Reset = {r.reset:#x};")
         out.append("")
+    return out
+
+
+def _register_table(registers):
+    entries = [
+        f"    {{{quote(r.name)}, {r.offset:#05x}, {r.width}, {quote(r.access)}, {r.count}, {r.stride}, {r.reset:#x}u, "
+        f"{quote(r.parameter)},\n     {quote(r.doc)}}},"
+        for r in registers
+    ]
+    return table_text("kRegisters", "Register", entries)
+
+
+def registers_header(register_map):
+    out = [
+        NOTICE + "The AXI4-Lite register map: byte offsets, bit masks, and a\n"
+        "// table for dumps and tests. A register of 64 bits is two words, low word first.\n#pragma once\n",
+        "#include <array>\n#include <cstdint>\n#include <string_view>\n",
+        "namespace tessera::isa::reg {\n",
+        f"inline constexpr int kAddressBits = {register_map.address_bits};\n",
+    ]
+    out += _register_constants(register_map.registers)
     out.append(
         "/// count = 0: a single register. parameter: the configuration parameter it reports, or empty.\n"
         "struct Register {\n  std::string_view name;\n  uint32_t offset;\n  int width;\n  std::string_view access;\n"
         "  int count;\n  int stride;\n  uint64_t reset;\n  std::string_view parameter;\n  std::string_view doc;\n};\n"
     )
-    entries = [
-        f"    {{{quote(r.name)}, {r.offset:#05x}, {r.width}, {quote(r.access)}, {r.count}, {r.stride}, {r.reset:#x}u, "
-        f"{quote(r.parameter)},\n     {quote(r.doc)}}},"
-        for r in register_map.registers
+    out.append(_register_table(register_map.registers))
+    chip = register_map.chip
+    out += [
+        "\n/// The page of a chip of several cores; offsets within it.\nnamespace chip {\n",
+        f"inline constexpr int kAddressBits = {chip.address_bits};",
+        f"inline constexpr int kCoreBits = {chip.core_bits};  // core k's registers are at k << kCoreBits",
+        f"inline constexpr uint32_t kPage = {chip.page:#x};\n",
     ]
-    out.append(table_text("kRegisters", "Register", entries))
+    out += _register_constants(chip.registers)
+    out.append(_register_table(chip.registers))
+    out.append("}  // namespace chip\n")
     out.append("}  // namespace tessera::isa::reg")
     return "\n".join(out) + "\n"

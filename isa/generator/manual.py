@@ -132,18 +132,9 @@ def _operands(isa):
     return out
 
 
-def _registers(register_map):
-    out = [
-        "## Registers",
-        "",
-        "AXI4-Lite, 32-bit words, byte offsets. A register of 64 bits is two words, low word first. Access: rw; "
-        "ro; rc (reading clears); sc "
-        "(writing 1 starts, hardware clears); wt (writing 1 toggles).",
-        "",
-        "| offset | register | bits | access | reset | meaning |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for r in register_map.registers:
+def _register_rows(registers):
+    out = ["| offset | register | bits | access | reset | meaning |", "| --- | --- | --- | --- | --- | --- |"]
+    for r in registers:
         where, name = f"{r.offset:#05x}", f"`{r.name}`"
         if r.count:
             where += f" + {r.stride} k"
@@ -152,6 +143,25 @@ def _registers(register_map):
         for f in r.fields:
             out.append(f"| | `{r.name}.{f.name}` | {_bits(f.lsb, f.width)} | {f.access} | | {f.doc} |")
     return out + [""]
+
+
+def _registers(register_map):
+    chip = register_map.chip
+    return [
+        "## Registers",
+        "",
+        "AXI4-Lite, 32-bit words, byte offsets. A register of 64 bits is two words, low word first. Access: rw; "
+        "ro; rc (reading clears); sc "
+        "(writing 1 starts, hardware clears); wt (writing 1 toggles).",
+        "",
+        *_register_rows(register_map.registers),
+        "### A chip's page",
+        "",
+        f"The interface of a chip of several cores has {chip.address_bits} address bits. Core k has the registers above "
+        f"from k << {chip.core_bits} on. Its own registers are behind {chip.page:#x}:",
+        "",
+        *_register_rows(chip.registers),
+    ]
 
 
 def manual(isa, register_map, configs, chapters):

@@ -28,6 +28,11 @@ INSTRUCTIONS = {instructions}
 # name -> (offset, width, access, elements or 0, stride in bytes, parameter, bit fields name -> (lsb, width))
 REGISTERS = {registers}
 
+# The same of a chip's page, which is behind CHIP_PAGE; core k's registers are at k << CHIP_CORE_BITS.
+CHIP_PAGE = {chip_page:#x}
+CHIP_CORE_BITS = {chip_core_bits}
+CHIP_REGISTERS = {chip_registers}
+
 
 class EncodingError(ValueError):
     """A value that does not fit its field, or a word that is no instruction. `fault` is the machine's fault code, if any."""
@@ -137,6 +142,21 @@ def _show(value):
     return pprint.pformat(value, width=118, sort_dicts=False)
 
 
+def _registers(registers):
+    return {
+        r.name: (
+            r.offset,
+            r.width,
+            r.access,
+            r.count,
+            r.stride,
+            r.parameter,
+            {f.name: (f.lsb, f.width) for f in r.fields},
+        )
+        for r in registers
+    }
+
+
 def module(isa, register_map):
     return TEMPLATE.format(
         version=isa.version,
@@ -150,18 +170,8 @@ def module(isa, register_map):
                 for i in isa.instructions
             }
         ),
-        registers=_show(
-            {
-                r.name: (
-                    r.offset,
-                    r.width,
-                    r.access,
-                    r.count,
-                    r.stride,
-                    r.parameter,
-                    {f.name: (f.lsb, f.width) for f in r.fields},
-                )
-                for r in register_map.registers
-            }
-        ),
+        registers=_show(_registers(register_map.registers)),
+        chip_page=register_map.chip.page,
+        chip_core_bits=register_map.chip.core_bits,
+        chip_registers=_show(_registers(register_map.chip.registers)),
     )

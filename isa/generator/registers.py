@@ -73,10 +73,22 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Chip:
+    """The page of a chip of several cores: `address_bits` of its interface, in which core k is at k << core_bits and the
+    page's registers are behind `page`."""
+
+    address_bits: int
+    core_bits: int
+    page: int
+    registers: tuple
+
+
+@dataclass(frozen=True)
 class Map:
     address_bits: int
     registers: tuple
     kernel: Kernel
+    chip: Chip
 
     def arguments(self):
         """The kernel's arguments in the order of their addresses."""
@@ -155,13 +167,10 @@ def _require_argument(register):
     )
 
 
-def build_map(spec, parameters):
-    """Builds and checks the map. Raises SpecError."""
-    unknown = set(spec) - {"map", "kernel", "register"}
-    _require(not unknown, f"registers.toml: unknown key {', '.join(sorted(unknown))}")
-    address_bits = spec["map"]["address_bits"]
+def _build_registers(tables, address_bits, parameters):
+    """The registers of one map. Raises SpecError."""
     owners, names, registers = {}, set(), []
-    for table in spec["register"]:
+    for table in tables:
         where = table["name"]
         unknown = set(table) - {
             "name",
@@ -211,10 +220,28 @@ def build_map(spec, parameters):
             _require(address not in owners, f"{where}: address {address:#x} is claimed by {owners.get(address)}")
             owners[address] = where
         registers.append(register)
+    return tuple(registers)
+
+
+def _build_chip(spec, map_bits):
+    unknown = set(spec) - {"address_bits", "core_bits", "page", "register"}
+    _require(not unknown, f"chip: unknown key {', '.join(sorted(unknown))}")
+    bits, core_bits, page = spec["address_bits"], spec["core_bits"], spec["page"]
+    _require(core_bits == map_bits, f"chip: core_bits are the map's address_bits, {map_bits}")
+    _require(page % (1 << core_bits) == 0 and page < 1 << bits, "chip: the page is one of the interface")
+    return Chip(bits, core_bits, page, _build_registers(spec["register"], core_bits, []))
+
+
+def build_map(spec, parameters):
+    """Builds and checks the map. Raises SpecError."""
+    unknown = set(spec) - {"map", "kernel", "register", "chip"}
+    _require(not unknown, f"registers.toml: unknown key {', '.join(sorted(unknown))}")
+    address_bits = spec["map"]["address_bits"]
+    registers = _build_registers(spec["register"], address_bits, parameters)
     reported = [r.parameter for r in registers if r.parameter]
     for parameter in parameters:
         _require(
             reported.count(parameter) == 1,
             f"configuration parameter {parameter} has {reported.count(parameter)} registers, must have one",
         )
-    return Map(address_bits, tuple(registers), _kernel(spec["kernel"]))
+    return Map(address_bits, registers, _kernel(spec["kernel"]), _build_chip(spec["chip"], address_bits))

@@ -164,13 +164,23 @@ def _engines(isa):
 
 
 def _registers(register_map):
+    chip = register_map.chip
     lines = [
         "  // AXI4-Lite registers: byte offsets; arrays have Count elements Stride bytes apart.",
         f"  localparam int unsigned RegAddressBits = {register_map.address_bits};",
+        *_register_lines("Reg", register_map.registers, register_map.address_bits),
+        "  // Those of a chip of several cores, within its page.",
+        f"  localparam int unsigned ChipAddressBits = {chip.address_bits};",
+        f"  localparam logic [{chip.address_bits - 1}:0] ChipPage = {chip.address_bits}'h{chip.page:x};",
+        *_register_lines("Chip", chip.registers, chip.core_bits),
     ]
-    bits = register_map.address_bits
-    for r in register_map.registers:
-        stem = f"Reg{pascal(r.name)}"
+    return "\n".join(lines) + "\n"
+
+
+def _register_lines(prefix, registers, bits):
+    lines = []
+    for r in registers:
+        stem = f"{prefix}{pascal(r.name)}"
         lines.append(f"  localparam logic [{bits - 1}:0] {stem} = {bits}'h{r.offset:03x};  // {r.doc}")
         if r.count:
             lines.append(f"  localparam int unsigned {stem}Count = {r.count};")
@@ -179,7 +189,7 @@ def _registers(register_map):
             lines.append(f"  localparam int unsigned {stem}{pascal(f.name)}Bit = {f.lsb};")
         if r.reset:
             lines.append(f"  localparam logic [{r.width - 1}:0] {stem}Reset = {r.width}'h{r.reset:x};")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def package(isa, register_map, timing):

@@ -105,6 +105,7 @@ std::string key_of(const Tools& tools, const fs::path& home, Model& model, bool 
     hash.add(read_file(source));
   }
   hash.add(read_file(home / "sim/verilator/model.cc"));
+  if (model.config.cores > 1) hash.add(read_file(home / "sim/verilator/interconnect.cc"));
   hash.add(read_file(home / "sim/verilator/model_api.h"));
   Command compiler = tools.compiler;
   compiler.push_back("--version");

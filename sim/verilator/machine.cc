@@ -15,13 +15,12 @@
 
 namespace tessera::sim {
 
-RtlMachine::RtlMachine(isa::MachineConfig config, const TesseraRtlApi& api)
-    : config_(std::move(config)), api_(api), model_(api.create()) {}
+RtlCore::RtlCore(const isa::MachineConfig& config, const TesseraRtlApi& api)
+    : config_(config), api_(api), model_(api.create()) {}
 
-RtlMachine::~RtlMachine() { api_.destroy(model_); }
+RtlCore::~RtlCore() { api_.destroy(model_); }
 
-void RtlMachine::clock(DramModel& dram, TesseraRtlProbe* probe) {
-  TesseraRtlPins& p = pins_;
+void answer(DramModel& dram, TesseraRtlPins& p) {
   DramInputs in;
   in.ar_valid = p.ar_valid;
   in.ar_address = p.ar_address;
@@ -44,10 +43,14 @@ void RtlMachine::clock(DramModel& dram, TesseraRtlProbe* probe) {
   p.w_ready = out.w_ready;
   p.b_valid = out.b_valid;
   p.b_error = out.b_error;
+}
+
+void RtlMachine::clock(DramModel& dram, TesseraRtlProbe* probe) {
+  answer(dram, pins_);
   if (probe == nullptr) {
-    api_.cycle(model_, &p);
+    core_.api().cycle(core_.model(), &pins_);
   } else {
-    api_.cycle_probed(model_, &p, probe);
+    core_.api().cycle_probed(core_.model(), &pins_, probe);
   }
 }
 
@@ -91,10 +94,10 @@ uint32_t RtlMachine::respond(DramModel& dram, const uint8_t& response) {
   return value;
 }
 
-TesseraRtlMemory RtlMachine::memory(isa::Space space) { return api_.memory(model_, static_cast<int>(space)); }
+TesseraRtlMemory RtlCore::memory(isa::Space space) { return api_.memory(model_, static_cast<int>(space)); }
 
 /// The least common multiple of an entry and a beat; of tables what they take of a beat in a cycle.
-size_t RtlMachine::word_bytes(isa::Space space) const {
+size_t RtlCore::word_bytes(isa::Space space) const {
   const auto beat = static_cast<size_t>(config_.axi_bytes);
   if (space == isa::Space::kTable) return std::min(beat, size_t{isa::timing::load::kTableBytes});
   return std::lcm(static_cast<size_t>(config_.entry_bytes(space)), beat);
@@ -103,7 +106,7 @@ size_t RtlMachine::word_bytes(isa::Space space) const {
 /// Calls body(place, offset, count) for pieces that are contiguous in the model; place is the word's number and the
 /// byte within it.
 template <typename F>
-void RtlMachine::for_each_piece(isa::Space space, size_t offset, size_t count, F&& body) {
+void RtlCore::for_each_piece(isa::Space space, size_t offset, size_t count, F&& body) {
   const auto size = static_cast<size_t>(config_.space_bytes(space));
   if (offset > size || count > size - offset) {
     throw Error(ErrorCode::kInvalidArgument, "access to " + std::to_string(count) + " bytes at " +
@@ -119,7 +122,7 @@ void RtlMachine::for_each_piece(isa::Space space, size_t offset, size_t count, F
   }
 }
 
-std::vector<uint8_t> RtlMachine::scratchpad(isa::Space space) {
+std::vector<uint8_t> RtlCore::scratchpad(isa::Space space) {
   std::vector<uint8_t> bytes(static_cast<size_t>(config_.space_bytes(space)));
   const TesseraRtlMemory from = memory(space);
   for_each_piece(space, 0, bytes.size(), [&](auto place, size_t at, size_t count) {
@@ -128,7 +131,7 @@ std::vector<uint8_t> RtlMachine::scratchpad(isa::Space space) {
   return bytes;
 }
 
-void RtlMachine::write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes) {
+void RtlCore::write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes) {
   const TesseraRtlMemory to = memory(space);
   for_each_piece(space, offset, bytes.size(), [&](auto place, size_t at, size_t count) {
     std::memcpy(to.data + place.first * to.stride_bytes + place.second, &bytes[at], count);
@@ -142,7 +145,7 @@ void RtlMachine::write_scratchpad(isa::Space space, size_t offset, std::span<con
   });
 }
 
-void RtlMachine::flip_bit(isa::Space space, size_t offset, int bit) {
+void RtlCore::flip_bit(isa::Space space, size_t offset, int bit) {
   if (bit < 0 || bit >= 8 + config_.memory_parity) {
     throw Error(ErrorCode::kInvalidArgument,
                 "bit " + std::to_string(bit) + " is none of a byte of " + std::string(isa::to_string(space)));
@@ -158,24 +161,33 @@ void RtlMachine::flip_bit(isa::Space space, size_t offset, int bit) {
 }
 
 void RtlMachine::open_waves(const std::string& path) {
-  if (api_.traces == 0) throw Error(ErrorCode::kUnsupported, "this model was verilated without waveforms");
-  api_.open_waves(model_, path.c_str());
+  if (core_.api().traces == 0) throw Error(ErrorCode::kUnsupported, "this model was verilated without waveforms");
+  core_.api().open_waves(core_.model(), path.c_str());
 }
 
-void RtlMachine::start(const RtlRequest& request, DramModel& dram) {
+void write_request(const RtlRegisters& registers, const RtlRequest& request) {
   const auto write64 = [&](uint32_t offset, uint64_t value) {
-    write_register(offset, static_cast<uint32_t>(value), dram);
-    write_register(offset + 4, static_cast<uint32_t>(value >> 32), dram);
+    registers.write(offset, static_cast<uint32_t>(value));
+    registers.write(offset + 4, static_cast<uint32_t>(value >> 32));
   };
   write64(isa::reg::kProgramAddress, request.program_address);
-  write_register(isa::reg::kInstructionCount, request.instruction_count, dram);
+  registers.write(isa::reg::kInstructionCount, request.instruction_count);
   for (uint32_t b = 0; b < request.bases.size(); ++b) {
     write64(isa::reg::base(static_cast<int>(b)), request.bases[b]);
   }
   write64(isa::reg::kWindowFirst, request.window_first);
   write64(isa::reg::kWindowLast, request.window_last);
-  write_register(isa::reg::kGie, isa::reg::kGieEnableMask, dram);
-  write_register(isa::reg::kIer, isa::reg::kIerDoneMask, dram);
+  registers.write(isa::reg::kGie, isa::reg::kGieEnableMask);
+  registers.write(isa::reg::kIer, isa::reg::kIerDoneMask);
+}
+
+RtlRegisters RtlMachine::registers(DramModel& dram) {
+  return {[&](uint32_t offset) { return read_register(offset, dram); },
+          [&](uint32_t offset, uint32_t value) { write_register(offset, value, dram); }};
+}
+
+void RtlMachine::start(const RtlRequest& request, DramModel& dram) {
+  write_request(registers(dram), request);
   dram.restart();
   write_register(isa::reg::kApCtrl, isa::reg::kApCtrlApStartMask, dram);
 }
@@ -194,7 +206,7 @@ RtlResult RtlMachine::run(const RtlRequest& request, DramModel& dram) {
                   "the machine has not stopped after " + std::to_string(request.max_cycles) + " cycles");
     }
   } else {
-    Tracer tracer(config_, request.trace_program);
+    Tracer tracer(config(), request.trace_program);
     start(request, dram);
     TesseraRtlProbe probe{};
     for (uint64_t cycle = 0; !interrupt(); ++cycle) {
@@ -207,18 +219,27 @@ RtlResult RtlMachine::run(const RtlRequest& request, DramModel& dram) {
     }
     result.trace = tracer.take();
   }
-  const auto read64 = [&](uint32_t offset) {
-    const uint64_t low = read_register(offset, dram);
-    return low | uint64_t{read_register(offset + 4, dram)} << 32;
-  };
-  write_register(isa::reg::kIsr, read_register(isa::reg::kIsr, dram), dram);  // writing 1 clears
-  read_register(isa::reg::kApCtrl, dram);                                     // clears ap_done
+  Trace trace = std::move(result.trace);
+  result = read_result(registers(dram));
+  result.trace = std::move(trace);
+  return result;
+}
 
-  const uint32_t fault = read_register(isa::reg::kFault, dram);
+RtlResult read_result(const RtlRegisters& registers) {
+  const auto read = [&](uint32_t offset) { return registers.read(offset); };
+  RtlResult result;
+  const auto read64 = [&](uint32_t offset) {
+    const uint64_t low = read(offset);
+    return low | uint64_t{read(offset + 4)} << 32;
+  };
+  registers.write(isa::reg::kIsr, read(isa::reg::kIsr));  // writing 1 clears
+  read(isa::reg::kApCtrl);                                // clears ap_done
+
+  const uint32_t fault = read(isa::reg::kFault);
   result.fault.code = static_cast<isa::Fault>((fault & isa::reg::kFaultCodeMask) >> isa::reg::kFaultCodeLsb);
   if (result.fault.code != isa::Fault::kNone) {
     result.fault.unit = static_cast<isa::Unit>((fault & isa::reg::kFaultUnitMask) >> isa::reg::kFaultUnitLsb);
-    result.fault.pc = read_register(isa::reg::kFaultPc, dram);
+    result.fault.pc = read(isa::reg::kFaultPc);
   }
   result.cycles = read64(isa::reg::kCycles);
   result.instructions = read64(isa::reg::kInstructions);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,17 +59,61 @@ struct RtlOptions {
   bool build = true;
 };
 
+/// A verilated machine, or one core of a chip, and its memories.
+class RtlCore {
+ public:
+  /// After reset; memories are zero. `api` stays valid.
+  RtlCore(const isa::MachineConfig& config, const TesseraRtlApi& api);
+  ~RtlCore();
+  RtlCore(const RtlCore&) = delete;
+  RtlCore& operator=(const RtlCore&) = delete;
+
+  const isa::MachineConfig& config() const { return config_; }
+  const TesseraRtlApi& api() const { return api_; }
+  void* model() { return model_; }
+
+  /// A scratchpad's bytes, past the ports. Errors: kInvalidArgument when they leave it.
+  std::vector<uint8_t> scratchpad(isa::Space space);
+  void write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes);
+
+  /// Turns one bit of a scratchpad over, as radiation would: a machine with parity finds it when it reads the byte's
+  /// word. `bit` 8 is the byte's parity bit. Errors: kInvalidArgument for a byte or bit that the machine does not have.
+  void flip_bit(isa::Space space, size_t offset, int bit);
+
+ private:
+  TesseraRtlMemory memory(isa::Space space);
+  size_t word_bytes(isa::Space space) const;
+  template <typename F>
+  void for_each_piece(isa::Space space, size_t offset, size_t count, F&& body);
+
+  isa::MachineConfig config_;
+  const TesseraRtlApi& api_;
+  void* model_;
+};
+
+/// Memory's cycle: what a machine drives, answered in its inputs.
+void answer(DramModel& dram, TesseraRtlPins& pins);
+
+/// How registers are reached.
+struct RtlRegisters {
+  std::function<uint32_t(uint32_t offset)> read;
+  std::function<void(uint32_t offset, uint32_t value)> write;
+};
+
+/// Writes all that a program begins with but its start.
+void write_request(const RtlRegisters& registers, const RtlRequest& request);
+
+/// Reads what an ended program leaves, and clears its interrupt.
+RtlResult read_result(const RtlRegisters& registers);
+
 /// One NPU in RTL. Scratchpads keep their contents from run to run and through reset(). Not thread-safe; separate
 /// machines are independent.
 class RtlMachine {
  public:
   /// A machine after reset; memories are zero. `api` stays valid.
-  RtlMachine(isa::MachineConfig config, const TesseraRtlApi& api);
-  ~RtlMachine();
-  RtlMachine(const RtlMachine&) = delete;
-  RtlMachine& operator=(const RtlMachine&) = delete;
+  RtlMachine(const isa::MachineConfig& config, const TesseraRtlApi& api) : core_(config, api) {}
 
-  const isa::MachineConfig& config() const { return config_; }
+  const isa::MachineConfig& config() const { return core_.config(); }
 
   /// Runs a program until FINISH or a fault, against `dram`. Faults are data in the result.
   RtlResult run(const RtlRequest& request, DramModel& dram);
@@ -92,13 +137,12 @@ class RtlMachine {
   /// before it is taken.
   void set_register_delay(int cycles) { register_delay_ = cycles; }
 
-  /// A scratchpad's bytes, past the ports. Errors: kInvalidArgument when they leave it.
-  std::vector<uint8_t> scratchpad(isa::Space space);
-  void write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes);
-
-  /// Turns one bit of a scratchpad over, as radiation would: a machine with parity finds it when it reads the byte's
-  /// word. `bit` 8 is the byte's parity bit. Errors: kInvalidArgument for a byte or bit that the machine does not have.
-  void flip_bit(isa::Space space, size_t offset, int bit);
+  /// As those of RtlCore.
+  std::vector<uint8_t> scratchpad(isa::Space space) { return core_.scratchpad(space); }
+  void write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes) {
+    core_.write_scratchpad(space, offset, bytes);
+  }
+  void flip_bit(isa::Space space, size_t offset, int bit) { core_.flip_bit(space, offset, bit); }
 
   /// Waveforms from here on. Errors: kUnsupported when the model has none.
   void open_waves(const std::string& path);
@@ -106,14 +150,9 @@ class RtlMachine {
  private:
   void clock(DramModel& dram, TesseraRtlProbe* probe = nullptr);
   uint32_t respond(DramModel& dram, const uint8_t& response);
-  TesseraRtlMemory memory(isa::Space space);
-  size_t word_bytes(isa::Space space) const;
-  template <typename F>
-  void for_each_piece(isa::Space space, size_t offset, size_t count, F&& body);
+  RtlRegisters registers(DramModel& dram);
 
-  isa::MachineConfig config_;
-  const TesseraRtlApi& api_;
-  void* model_;
+  RtlCore core_;
   TesseraRtlPins pins_{};
   int register_delay_ = 0;
 };

@@ -14,58 +14,79 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kClass = "Vtessera_npu";
+constexpr const char* kInterconnectClass = "Vtessera_interconnect";
 constexpr const char* kWriteProfile = "tessera_rtl_write_profile";
 
-/// Parameters of tsr_top; the linter's rules are a matter of the sources and not of a user's configuration. -fno-split:
+/// Of every module; the linter's rules are a matter of the sources and not of a user's configuration. -fno-split:
 /// blocks stay whole, since their parts would ask for the same conditions again (9 % of the time). -fno-table: small
 /// functions are computed, not looked up.
-Command verilator_flags(const Model& model) {
+Command verilator_flags(const char* top, const char* prefix) {
+  return {"--cc",
+          "--top-module",
+          top,
+          "--prefix",
+          prefix,
+          "-Wno-fatal",
+          "-Wno-lint",
+          "-Wno-WIDTHCONCAT",
+          "-O3",
+          "-fno-split",
+          "-fno-table",
+          "--x-assign",
+          "fast",
+          "--x-initial",
+          "fast",
+          "--noassert",
+          "--unroll-stmts",
+          "10000000",
+          "--unroll-count",
+          "4096"};
+}
+
+void set(Command& flags, const char* parameter, int64_t value) {
+  flags.push_back("-G" + std::string(parameter) + "=" + std::to_string(value));
+}
+
+/// Parameters of tsr_top.
+Command core_flags(const Model& model) {
   const isa::MachineConfig& c = model.config;
-  Command flags = {"--cc",
-                   "--top-module",
-                   "tsr_top",
-                   "--prefix",
-                   kClass,
-                   "-Wno-fatal",
-                   "-Wno-lint",
-                   "-Wno-WIDTHCONCAT",
-                   "-O3",
-                   "-fno-split",
-                   "-fno-table",
-                   "--x-assign",
-                   "fast",
-                   "--x-initial",
-                   "fast",
-                   "--noassert",
-                   "--unroll-stmts",
-                   "10000000",
-                   "--unroll-count",
-                   "4096"};
+  Command flags = verilator_flags("tsr_top", kClass);
   if (model.waves) flags.insert(flags.end(), {"--trace-fst", "--trace-max-width", "1024"});
-  const auto set = [&](const char* parameter, int64_t value) {
-    flags.push_back("-G" + std::string(parameter) + "=" + std::to_string(value));
-  };
-  set("Batch", c.batch);
-  set("BlockIn", c.block_in);
-  set("BlockOut", c.block_out);
-  set("InpDepth", c.inp_depth());
-  set("WgtDepth", c.wgt_depth());
-  set("AccDepth", c.acc_depth());
-  set("OutDepth", c.out_depth());
-  set("ParamDepth", c.param_depth());
-  set("TableCount", c.table_count);
-  set("SecondLanes", c.second_lanes);
-  set("RowLanes", c.row_lanes);
-  set("AxiBytes", c.axi_bytes);
-  set("LoadQueue", c.load_queue);
-  set("GemmQueue", c.gemm_queue);
-  set("AluQueue", c.alu_queue);
-  set("StoreQueue", c.store_queue);
-  set("ReadsInFlight", c.reads_in_flight);
-  set("WritesInFlight", c.writes_in_flight);
-  set("MemoryParity", c.memory_parity);
-  set("PackedWeights", c.packed_weights);
-  set("RasterPairs", c.raster_pairs);
+  set(flags, "Batch", c.batch);
+  set(flags, "BlockIn", c.block_in);
+  set(flags, "BlockOut", c.block_out);
+  set(flags, "InpDepth", c.inp_depth());
+  set(flags, "WgtDepth", c.wgt_depth());
+  set(flags, "AccDepth", c.acc_depth());
+  set(flags, "OutDepth", c.out_depth());
+  set(flags, "ParamDepth", c.param_depth());
+  set(flags, "TableCount", c.table_count);
+  set(flags, "SecondLanes", c.second_lanes);
+  set(flags, "RowLanes", c.row_lanes);
+  set(flags, "AxiBytes", c.axi_bytes);
+  set(flags, "LoadQueue", c.load_queue);
+  set(flags, "GemmQueue", c.gemm_queue);
+  set(flags, "AluQueue", c.alu_queue);
+  set(flags, "StoreQueue", c.store_queue);
+  set(flags, "ReadsInFlight", c.reads_in_flight);
+  set(flags, "WritesInFlight", c.writes_in_flight);
+  set(flags, "MemoryParity", c.memory_parity);
+  set(flags, "PackedWeights", c.packed_weights);
+  set(flags, "RasterPairs", c.raster_pairs);
+  if (c.cores > 1) {
+    set(flags, "Cores", c.cores);
+    set(flags, "MemoryAxiBytes", c.memory_axi_bytes);
+  }
+  return flags;
+}
+
+Command interconnect_flags(const isa::MachineConfig& c) {
+  Command flags = verilator_flags("tsr_interconnect", kInterconnectClass);
+  set(flags, "Cores", c.cores);
+  set(flags, "AxiBytes", c.axi_bytes);
+  set(flags, "MemoryBytes", c.memory_bytes());
+  set(flags, "ReadsInFlight", c.reads_in_flight);
+  set(flags, "WritesInFlight", c.writes_in_flight);
   return flags;
 }
 
@@ -85,6 +106,11 @@ Command compiler_flags(const Model& model) {
     flags.push_back(flag + std::string(model.waves ? "=1" : "=0"));
   }
   if (model.waves) flags.push_back("-DTESSERA_RTL_WAVES");
+  if (model.config.cores > 1) {
+    flags.push_back("-DTESSERA_RTL_CORES=" + std::to_string(model.config.cores));
+    flags.push_back("-DTESSERA_RTL_AXI_BYTES=" + std::to_string(model.config.axi_bytes));
+    flags.push_back("-DTESSERA_RTL_INTERCONNECT=" + std::string(kInterconnectClass));
+  }
   return flags;
 }
 
@@ -148,7 +174,8 @@ std::vector<fs::path> rtl_sources(const fs::path& home) {
 }
 
 std::vector<Command> flags_of(const Model& model) {
-  std::vector<Command> flags = {verilator_flags(model), compiler_flags(model)};
+  std::vector<Command> flags = {core_flags(model), compiler_flags(model)};
+  if (model.config.cores > 1) flags.push_back(interconnect_flags(model.config));
   if (model.profiling != Profiling::kNone) flags.push_back({"-fprofile-generate", "-fprofile-use"});
   return flags;
 }
@@ -173,7 +200,7 @@ Command Making::objects() {
   Command objects = compile(slow_, "-O0", {});
   append(objects, compile(support_, "-O3", {}));
   const Command counts = model_.profiling != Profiling::kNone ? train_on(objects) : Command{};
-  append(objects, compile({pins()}, "-O3", {}));
+  append(objects, compile(pins(), "-O3", {}));
   append(objects, compile(fast_, "-O3", counts));
   return objects;
 }
@@ -190,20 +217,33 @@ void Making::link(const Command& objects, const std::string& library, const Comm
   run(command);
 }
 
-/// The model's C++, sorted by how it is compiled.
-void Making::generate() {
+/// Leaves new C++ in the folder.
+std::vector<fs::path> Making::verilate(const Command& flags) {
   Command command = {tools_.verilator};
-  append(command, verilator_flags(model_));
+  append(command, flags);
   append(command, {"-Mdir", folder_.string()});
   for (const fs::path& source : rtl_sources(home_)) command.push_back(source.string());
   run(command);
-  include_ = fs::path(output_of({tools_.verilator, "--getenv", "VERILATOR_ROOT"}, folder_)) / "include";
+  const std::string prefix = flags[4];
+  std::vector<fs::path> sources;
   for (const auto& entry : fs::directory_iterator(folder_)) {
-    if (entry.path().extension() != ".cpp") continue;
-    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == ".cpp" && entry.path().filename().string().starts_with(prefix)) {
+      sources.push_back(entry.path());
+    }
+  }
+  std::sort(sources.begin(), sources.end());
+  return sources;
+}
+
+/// The model's C++, sorted by how it is compiled. No profile is made of the interconnect: a core is trained alone.
+void Making::generate() {
+  const std::vector<fs::path> core = verilate(core_flags(model_));
+  include_ = fs::path(output_of({tools_.verilator, "--getenv", "VERILATOR_ROOT"}, folder_)) / "include";
+  for (const fs::path& source : core) {
+    const std::string name = source.filename().string();
     const bool slow = name.find("__Slow") != std::string::npos || name.find("__Syms") != std::string::npos ||
                       name.find("__Trace") != std::string::npos;
-    (slow ? slow_ : fast_).push_back(entry.path());
+    (slow ? slow_ : fast_).push_back(source);
   }
   for (std::vector<fs::path>* sources : {&slow_, &fast_}) {  // largest first: it takes longest
     std::sort(sources->begin(), sources->end(), [](const fs::path& a, const fs::path& b) {
@@ -211,6 +251,10 @@ void Making::generate() {
     });
   }
   support_ = {include_ / "verilated.cpp", include_ / "verilated_threads.cpp"};
+  if (model_.config.cores > 1) {
+    const std::vector<fs::path> interconnect = verilate(interconnect_flags(model_.config));
+    support_.insert(support_.end(), interconnect.begin(), interconnect.end());
+  }
   if (model_.waves) support_.push_back(include_ / "verilated_fst_c.cpp");
 }
 
@@ -234,7 +278,11 @@ Command Making::compile(const std::vector<fs::path>& sources, const std::string&
   return objects;
 }
 
-fs::path Making::pins() const { return home_ / "sim/verilator/model.cc"; }
+std::vector<fs::path> Making::pins() const {
+  std::vector<fs::path> sources = {home_ / "sim/verilator/model.cc"};
+  if (model_.config.cores > 1) sources.push_back(home_ / "sim/verilator/interconnect.cc");
+  return sources;
+}
 
 /// The same compilation must be given to both, or the counts do not fit.
 Command Making::counting() const {
@@ -250,7 +298,7 @@ Command Making::use_counts() const {
 /// standard error, when it left no counts.
 Command Making::train_on(Command objects) {
   try {
-    append(objects, compile({pins()}, "-O3", {"-DTESSERA_RTL_WRITE_PROFILE=" + std::string(kWriteProfile)}));
+    append(objects, compile(pins(), "-O3", {"-DTESSERA_RTL_WRITE_PROFILE=" + std::string(kWriteProfile)}));
     append(objects, compile(fast_, "-O3", counting()));
     link(objects, "training.so", counting());
     const Library library(folder_ / "training.so");

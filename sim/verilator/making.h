@@ -60,8 +60,9 @@ class Making {
   void run(Command command);
   void link(const Command& objects, const std::string& library, const Command& flags = {});
   void generate();
+  std::vector<std::filesystem::path> verilate(const Command& flags);
   Command compile(const std::vector<std::filesystem::path>& sources, const std::string& level, const Command& flags);
-  std::filesystem::path pins() const;
+  std::vector<std::filesystem::path> pins() const;
   Command counting() const;
   Command use_counts() const;
   Command train_on(Command objects);

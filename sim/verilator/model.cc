@@ -2,7 +2,9 @@
 // The pins of one verilated configuration. Enters, as macros: TESSERA_RTL_MODEL, the class that Verilator made, and
 // TESSERA_RTL_ENTRY, the name of the function that leaves. A cycle needs one evaluation: the falling edge changes
 // nothing in this machine, so the model is told that it has seen it. Compiled once for each configuration. With
-// TESSERA_RTL_WRITE_PROFILE a function of that name writes what a model that counts branches has counted.
+// TESSERA_RTL_CORES, of a machine of several cores, this is one of them, and the function also leaves the interconnect
+// (interconnect.cc). With TESSERA_RTL_WRITE_PROFILE a function of that name writes what a model that counts branches
+// has counted.
 #define TESSERA_STRING_(x) #x
 #define TESSERA_STRING(x) TESSERA_STRING_(x)
 #define TESSERA_CONCAT_(a, b) a##b
@@ -29,6 +31,10 @@ void TESSERA_RTL_EVAL(TESSERA_RTL_ROOT*);
 /// Its parts: logic behind inputs that have changed; registers at a clock edge and the logic behind them.
 void TESSERA_RTL_EVAL_INPUTS(TESSERA_RTL_ROOT*);
 void TESSERA_RTL_EVAL_EDGE(TESSERA_RTL_ROOT*);
+
+#ifdef TESSERA_RTL_CORES
+extern "C" const TesseraRtlInterconnectApi tessera_rtl_interconnect;
+#endif
 
 namespace {
 
@@ -121,7 +127,8 @@ class Model {
     uint64_t bits = 0;
     std::memcpy(&bits, &pins.reset, sizeof(bits));
     const bool data = (pins.r_valid | pins.b_valid | pins.s_address | pins.s_data | pins.s_read | pins.s_hold) != 0;
-    changed_ = data || data_ || bits != bits_;
+    const bool others = drive_others(pins);
+    changed_ = data || data_ || bits != bits_ || others;
     data_ = data;
     bits_ = bits;
     if (!changed_) return;
@@ -146,6 +153,22 @@ class Model {
     m.s_wdata_i = pins.s_write_data;
     m.s_arvalid_i = pins.s_read;
     m.s_araddr_i = pins.s_read_address;
+  }
+
+  /// What cores know of each other; whether it has changed.
+  bool drive_others([[maybe_unused]] const TesseraRtlPins& pins) {
+#ifdef TESSERA_RTL_CORES
+    auto& m = *model_;
+    constexpr size_t kBytes = 2 * TESSERA_RTL_CORES;
+    const bool counted = pins.counters != nullptr && std::memcmp(&m.public_i, pins.counters, kBytes) != 0;
+    if (!counted && m.clear_i == pins.clear && m.all_rest_i == pins.all_rest) return false;
+    if (counted) std::memcpy(&m.public_i, pins.counters, kBytes);
+    m.clear_i = pins.clear;
+    m.all_rest_i = pins.all_rest;
+    return true;
+#else
+    return false;
+#endif
   }
 
   void edge() {
@@ -198,6 +221,14 @@ class Model {
     pins.s_read_valid = m.s_rvalid_o;
     pins.s_read_data = m.s_rdata_o;
     pins.interrupt = m.interrupt_o;
+#ifdef TESSERA_RTL_CORES
+    pins.w_last = m.m_wlast_o;
+    pins.s_read_ready = m.s_arready_o;
+    pins.idle = m.idle_o;
+    pins.fault = m.fault_o;
+    pins.rest = m.rest_o;
+    pins.counter = m.public_o;
+#endif
   }
 
   void observe(TesseraRtlProbe& probe) {
@@ -259,6 +290,11 @@ extern "C" __attribute__((visibility("default"))) const TesseraRtlApi* TESSERA_R
       },
       [](void* model, int space) { return static_cast<Model*>(model)->memory(space); },
       [](void* model, const char* path) { static_cast<Model*>(model)->open_waves(path); },
+#ifdef TESSERA_RTL_CORES
+      &tessera_rtl_interconnect,
+#else
+      nullptr,
+#endif
   };
   return &api;
 }

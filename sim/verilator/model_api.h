@@ -2,14 +2,15 @@
 // The interface between the harness and a verilated machine, in plain C types, so that a machine may be linked in or
 // loaded from a library that was built later. The harness fills the inputs of TesseraRtlPins; cycle() makes one clock
 // cycle of them and fills the outputs with what the machine drives in the next one. Outputs of the bus depend on state
-// only, so memory can answer them in the same cycle.
+// only, so memory can answer them in the same cycle. A machine of several cores is two models, the core and the
+// interconnect: the harness makes as many cores as it needs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 /// Counts up whenever a structure or the meaning of a member changes.
-inline constexpr uint32_t kTesseraRtlApiVersion = 3;
+inline constexpr uint32_t kTesseraRtlApiVersion = 4;
 
 extern "C" {
 
@@ -22,6 +23,9 @@ struct TesseraRtlPins {
   uint8_t s_read;
   uint8_t s_hold;  // responses are not taken
   uint32_t s_write_address, s_write_data, s_read_address;
+  // Inputs of one of several cores.
+  uint8_t clear, all_rest;
+  const uint16_t* counters;  // the public counters by core
   // Outputs: the bus, the slave's answers.
   uint8_t ar_valid, r_ready, aw_valid, w_valid, b_ready;
   uint8_t ar_length, aw_length;  // beats - 1
@@ -29,6 +33,9 @@ struct TesseraRtlPins {
   const uint8_t* w_data;  // a beat
   uint8_t s_written, s_read_valid, interrupt;
   uint32_t s_read_data;
+  // Outputs that an interconnect wants of a core.
+  uint8_t w_last, s_read_ready, idle, fault, rest;
+  uint16_t counter;  // its public counter
 };
 
 /// What happens inside in one cycle; bit e of a mask is engine e, bit 4 FETCH.
@@ -63,6 +70,16 @@ struct TesseraRtlMemory {
   size_t parity_stride_bytes;
 };
 
+/// The interconnect of a machine of several cores.
+struct TesseraRtlInterconnectApi {
+  uint32_t cores;
+  void* (*create)();
+  void (*destroy)(void* model);
+  /// One clock cycle. `pins`: the chip's own, inputs and outputs. `from`: what each core drives in this cycle. `to`:
+  /// the inputs of each core in the next one, but for `counters`; its data stay until the call after the next.
+  void (*cycle)(void* model, TesseraRtlPins* pins, const TesseraRtlPins* from, TesseraRtlPins* to);
+};
+
 struct TesseraRtlApi {
   uint32_t version;  // kTesseraRtlApiVersion
   uint32_t traces;   // waveforms are compiled in
@@ -76,6 +93,8 @@ struct TesseraRtlApi {
   TesseraRtlMemory (*memory)(void* model, int space);
   /// Writes waveforms of all further cycles to a file; nothing without `traces`.
   void (*open_waves)(void* model, const char* path);
+  /// Of several cores, of which this is one; else null.
+  const TesseraRtlInterconnectApi* interconnect;
 };
 
 }  // extern "C"

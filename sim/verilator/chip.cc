@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cycle of a chip, alone or on threads, and its registers.
+#include "sim/verilator/chip.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "isa/generated/registers.h"
+#include "sim/verilator/tracer.h"
+
+namespace tessera::sim {
+namespace {
+
+namespace chip = isa::reg::chip;
+
+constexpr uint64_t kAlone = 4096;  // cycles before threads begin: short programs end earlier
+
+/// Waits for what another thread will say within a cycle, or within its next slice of time.
+template <typename Condition>
+void wait_for(Condition&& condition) {
+  for (int n = 0; !condition(); ++n) {
+    if (n >= 1 << 12) {
+      std::this_thread::yield();
+    } else {
+#ifdef __x86_64__
+      __builtin_ia32_pause();
+#endif
+    }
+  }
+}
+
+}  // namespace
+
+RtlChip::RtlChip(const isa::MachineConfig& config, const TesseraRtlApi& api)
+    : config_(config), api_(api), interconnect_(api.interconnect->create()) {
+  for (int c = 0; c < config.cores; ++c) cores_.push_back(std::make_unique<RtlCore>(config, api));
+}
+
+RtlChip::~RtlChip() { api_.interconnect->destroy(interconnect_); }
+
+void RtlChip::set_threads(int threads) { threads_ = std::clamp(threads, 1, config_.cores); }
+
+void RtlChip::cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe) {
+  const Wires& now = wires_[turn];
+  Wires& next = wires_[1 - turn];
+  std::array<uint16_t, isa::kMostCores> counters;
+  for (size_t c = 0; c < cores_.size(); ++c) counters[c] = now.outputs[c].counter;
+  TesseraRtlPins& pins = next.outputs[core];
+  pins = now.inputs[core];
+  pins.counters = counters.data();
+  if (probe == nullptr) {
+    api_.cycle(cores_[core]->model(), &pins);
+  } else {
+    api_.cycle_probed(cores_[core]->model(), &pins, probe);
+  }
+  if (pins.w_valid) {
+    std::memcpy(next.data[core].data(), pins.w_data, static_cast<size_t>(config_.axi_bytes));
+    pins.w_data = next.data[core].data();
+  }
+}
+
+void RtlChip::cycle_interconnect(size_t turn, DramModel& dram) {
+  answer(dram, pins_);
+  api_.interconnect->cycle(interconnect_, &pins_, wires_[turn].outputs.data(), wires_[1 - turn].inputs.data());
+}
+
+void RtlChip::clock(DramModel& dram) {
+  cycle_interconnect(turn_, dram);
+  for (size_t c = 0; c < cores_.size(); ++c) cycle_core(c, turn_);
+  turn_ = 1 - turn_;
+}
+
+bool RtlChip::idle() const {
+  const auto& outputs = wires_[turn_].outputs;
+  return std::all_of(outputs.begin(), outputs.begin() + config_.cores, [](const auto& p) { return p.idle != 0; });
+}
+
+bool RtlChip::advance(uint64_t limit, DramModel& dram) {
+  const uint64_t alone = threads_ > 1 ? std::min(limit, kAlone) : limit;
+  for (uint64_t cycle = 0; cycle < alone; ++cycle) {
+    if (idle()) return true;
+    clock(dram);
+  }
+  return idle() || (alone < limit && advance_in_threads(limit - alone, dram));
+}
+
+/// The interconnect and memory are this thread's. All threads make a cycle, then this one lets the next one begin.
+bool RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
+  constexpr uint64_t kStop = UINT64_MAX;
+  const auto threads = static_cast<size_t>(threads_);
+  const size_t cores = cores_.size();
+  std::atomic<uint64_t> begun{0},
+      made{0};  // cycles that may be made; cycles that other threads have made, all together
+  const size_t first = turn_;
+  // This thread has the fewest cores.
+  const auto share = [&](size_t thread, uint64_t cycle) {
+    const size_t from = cores * thread / threads, to = cores * (thread + 1) / threads;
+    for (size_t c = from; c < to; ++c) cycle_core(c, (first + cycle) % 2);
+  };
+  std::vector<std::thread> others;
+  for (size_t thread = 1; thread < threads; ++thread) {
+    others.emplace_back([&, thread] {
+      for (uint64_t cycle = 0;; ++cycle) {
+        uint64_t may = 0;
+        wait_for([&] { return (may = begun.load(std::memory_order_acquire)) > cycle; });
+        if (may == kStop) return;
+        share(thread, cycle);
+        made.fetch_add(1, std::memory_order_release);
+      }
+    });
+  }
+  bool ended = false;
+  for (uint64_t cycle = 0; cycle < limit && !ended; ++cycle) {
+    begun.store(cycle + 1, std::memory_order_release);
+    cycle_interconnect(turn_, dram);
+    share(0, cycle);
+    wait_for([&] { return made.load(std::memory_order_acquire) == (cycle + 1) * (threads - 1); });
+    turn_ = 1 - turn_;
+    ended = idle();
+  }
+  begun.store(kStop, std::memory_order_release);
+  for (std::thread& other : others) other.join();
+  return ended;
+}
+
+/// Runs started programs to their end on this thread. Leaves a trace of each core whose request wants one.
+std::vector<Trace> RtlChip::advance_traced(const RtlChipRequest& request, DramModel& dram) {
+  std::vector<std::optional<Tracer>> tracers(cores_.size());
+  for (size_t c = 0; c < request.cores.size(); ++c) {
+    if (!request.cores[c].trace_program.empty()) tracers[c].emplace(config_, request.cores[c].trace_program);
+  }
+  TesseraRtlProbe probe{};
+  for (uint64_t cycle = 0; !idle(); ++cycle) {
+    if (cycle == request.max_cycles) break;  // run() finds it
+    cycle_interconnect(turn_, dram);
+    for (size_t c = 0; c < cores_.size(); ++c) {
+      cycle_core(c, turn_, tracers[c] ? &probe : nullptr);
+      if (tracers[c]) tracers[c]->cycle(probe, wires_[turn_].outputs[c], wires_[1 - turn_].outputs[c]);
+    }
+    turn_ = 1 - turn_;
+  }
+  std::vector<Trace> traces(cores_.size());
+  for (size_t c = 0; c < cores_.size(); ++c) {
+    if (tracers[c]) traces[c] = tracers[c]->take();
+  }
+  return traces;
+}
+
+void RtlChip::reset(DramModel& dram) {
+  dram.reset();
+  pins_ = {};
+  pins_.reset = 1;
+  for (int cycle = 0; cycle < 6; ++cycle) clock(dram);
+  pins_.reset = 0;
+  for (int cycle = 0; cycle < 20; ++cycle) clock(dram);  // the cores clear their base registers
+}
+
+void RtlChip::write_register(uint32_t offset, uint32_t value, DramModel& dram) {
+  pins_.s_write_address = offset;
+  pins_.s_write_data = value;
+  // One half alone comes first, now the address and now the data.
+  const bool address_first = offset % 8 == 0;
+  pins_.s_address = address_first;
+  pins_.s_data = !address_first;
+  for (int cycle = 0; cycle < register_delay_; ++cycle) clock(dram);
+  pins_.s_address = pins_.s_data = 1;
+  respond(dram, pins_.s_written);
+}
+
+uint32_t RtlChip::read_register(uint32_t offset, DramModel& dram) {
+  pins_.s_read = 1;
+  pins_.s_read_address = offset;
+  return respond(dram, pins_.s_read_valid);
+}
+
+/// As RtlMachine's.
+uint32_t RtlChip::respond(DramModel& dram, const uint8_t& response) {
+  pins_.s_hold = register_delay_ > 0;
+  clock(dram);
+  pins_.s_address = pins_.s_data = pins_.s_read = 0;
+  while (response == 0) clock(dram);
+  for (int cycle = 0; cycle < register_delay_; ++cycle) clock(dram);
+  const uint32_t value = pins_.s_read_data;
+  pins_.s_hold = 0;
+  clock(dram);
+  return value;
+}
+
+RtlRegisters RtlChip::registers(size_t core, DramModel& dram) {
+  const uint32_t at = static_cast<uint32_t>(core) << chip::kCoreBits;
+  return {[this, at, &dram](uint32_t offset) { return read_register(at + offset, dram); },
+          [this, at, &dram](uint32_t offset, uint32_t value) { write_register(at + offset, value, dram); }};
+}
+
+void RtlChip::start(const RtlChipRequest& request, DramModel& dram) {
+  if (request.cores.size() > cores_.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "programs for " + std::to_string(request.cores.size()) + " cores; '" +
+                                                 config_.name + "' has " + std::to_string(cores_.size()));
+  }
+  uint32_t started = 0;
+  for (size_t c = 0; c < request.cores.size(); ++c) {
+    if (request.cores[c].instruction_count == 0) continue;
+    started |= 1U << c;
+    RtlRequest core;
+    core.program_address = request.cores[c].program_address;
+    core.instruction_count = request.cores[c].instruction_count;
+    core.bases = request.cores[c].bases;
+    core.window_first = request.window_first;
+    core.window_last = request.window_last;
+    write_request(registers(c, dram), core);
+  }
+  dram.restart();
+  write_register(chip::kPage + chip::kStart, started << chip::kStartCoresLsb | chip::kStartClearMask, dram);
+}
+
+RtlChipResult RtlChip::run(const RtlChipRequest& request, DramModel& dram) {
+  start(request, dram);
+  std::vector<Trace> traces(cores_.size());
+  const bool traced = std::any_of(request.cores.begin(), request.cores.end(),
+                                  [](const RtlChipProgram& program) { return !program.trace_program.empty(); });
+  if (traced) traces = advance_traced(request, dram);
+  if (!advance(traced ? 0 : request.max_cycles, dram)) {
+    throw Error(ErrorCode::kInternal,
+                "the chip has not stopped after " + std::to_string(request.max_cycles) + " cycles");
+  }
+  const auto read64 = [&](uint32_t offset) {
+    const uint64_t low = read_register(chip::kPage + offset, dram);
+    return low | uint64_t{read_register(chip::kPage + offset + 4, dram)} << 32;
+  };
+  RtlChipResult result;
+  result.moved = read64(chip::kMoved);
+  for (size_t c = 0; c < cores_.size(); ++c) {
+    result.waited.push_back(read64(chip::waited(static_cast<int>(c))));
+    const bool ran = c < request.cores.size() && request.cores[c].instruction_count > 0;
+    result.cores.push_back(ran ? read_result(registers(c, dram)) : RtlResult{});
+    result.cores.back().trace = std::move(traces[c]);
+    result.cycles = std::max(result.cycles, result.cores.back().cycles);
+  }
+  return result;
+}
+
+}  // namespace tessera::sim

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// A verilated chip of several cores as a C++ object, as RtlMachine is one machine. A core is verilated once and made as
+// often as the chip has cores; the interconnect is a model of its own. All of them are evaluated once a cycle, from
+// what the others drove in the cycle before: every output between them depends on state only. So the order among them
+// is free, and a long run may use several threads, with the same result. Deterministic.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isa/config.h"
+#include "sim/memory/dram_model.h"
+#include "sim/verilator/machine.h"
+
+namespace tessera::sim {
+
+struct RtlChipProgram {
+  uint64_t program_address = 0;    // a multiple of 64
+  uint32_t instruction_count = 0;  // 0: the core has no program
+  std::array<uint64_t, 16> bases{};
+  /// Its instructions, for RtlResult::trace; without them nothing of this core is traced.
+  std::span<const isa::Instruction> trace_program;
+};
+
+struct RtlChipRequest {
+  std::vector<RtlChipProgram> cores;  // by number; those behind its end have no program
+  uint64_t window_first = 0;
+  uint64_t window_last = UINT64_MAX;
+  /// Cycles after which a run that has not ended is a broken invariant of the machine: Error kInternal.
+  uint64_t max_cycles = UINT64_MAX;
+};
+
+struct RtlChipResult {
+  std::vector<RtlResult> cores;  // by number; zeros where a core has no program
+  uint64_t cycles = 0;           // to the last core's end
+  uint64_t moved = 0;            // in which the shared bus moved a beat
+  std::vector<uint64_t> waited;  // by core: in which a burst of it waited for its turn
+};
+
+/// Scratchpads keep their contents from run to run and through reset(). Not thread-safe; separate chips are
+/// independent.
+class RtlChip {
+ public:
+  /// A chip after reset; memories are zero. `api` stays valid and has an interconnect.
+  RtlChip(const isa::MachineConfig& config, const TesseraRtlApi& api);
+  ~RtlChip();
+  RtlChip(const RtlChip&) = delete;
+  RtlChip& operator=(const RtlChip&) = delete;
+
+  const isa::MachineConfig& config() const { return config_; }
+  RtlCore& core(size_t number) { return *cores_[number]; }
+
+  /// Runs programs, all started in the same cycle, until each has ended. Faults are data in the result. Errors:
+  /// kInvalidArgument for more programs than cores.
+  RtlChipResult run(const RtlChipRequest& request, DramModel& dram);
+
+  /// The first half of run(): registers are written and the programs are started.
+  void start(const RtlChipRequest& request, DramModel& dram);
+
+  /// Lets cycles pass until no core runs, at most `limit`; true when that is so.
+  bool advance(uint64_t limit, DramModel& dram);
+
+  /// Resets the chip and the bus in the middle of whatever they do, as RtlMachine::reset.
+  void reset(DramModel& dram);
+
+  /// One access through the AXI4-Lite slave of 17 address bits; `dram` sees the cycles that pass.
+  void write_register(uint32_t offset, uint32_t value, DramModel& dram);
+  uint32_t read_register(uint32_t offset, DramModel& dram);
+  bool interrupt() const { return pins_.interrupt != 0; }
+
+  /// As RtlMachine::set_register_delay.
+  void set_register_delay(int cycles) { register_delay_ = cycles; }
+
+  /// Threads of a long advance(), this one included; at most one a core. 1 at first.
+  void set_threads(int threads);
+
+ private:
+  /// What stands between two cycles. A cycle reads one of two and writes the other.
+  struct Wires {
+    std::array<TesseraRtlPins, isa::kMostCores> outputs{}, inputs{};  // of the cores
+    std::array<std::array<uint8_t, 64>, isa::kMostCores> data{};      // what w_data points to
+  };
+  void cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe = nullptr);
+  void cycle_interconnect(size_t turn, DramModel& dram);
+  void clock(DramModel& dram);
+  bool idle() const;
+  bool advance_in_threads(uint64_t limit, DramModel& dram);
+  std::vector<Trace> advance_traced(const RtlChipRequest& request, DramModel& dram);
+  uint32_t respond(DramModel& dram, const uint8_t& response);
+  RtlRegisters registers(size_t core, DramModel& dram);
+
+  isa::MachineConfig config_;
+  const TesseraRtlApi& api_;
+  std::vector<std::unique_ptr<RtlCore>> cores_;
+  void* interconnect_;
+  TesseraRtlPins pins_{};  // of the chip
+  std::array<Wires, 2> wires_;
+  size_t turn_ = 0;
+  int register_delay_ = 0;
+  int threads_ = 1;
+};
+
+/// A chip with these parameters, as make_rtl. Errors: kUnsupported also for waveforms, which machines of one core have.
+std::unique_ptr<RtlChip> make_rtl_chip(const isa::MachineConfig& config, const RtlOptions& options = {});
+
+}  // namespace tessera::sim
