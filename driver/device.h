@@ -26,10 +26,17 @@ namespace tessera::driver {
 inline constexpr uint64_t kDefaultAlignment = 4096;
 inline constexpr size_t kUnits = isa::kEngines + 1;  // by isa::Unit
 
+/// The program of one core of a chip.
+struct CoreProgram {
+  uint64_t program_address = 0;    // of the first instruction, a multiple of 64
+  uint32_t instruction_count = 0;  // 0: the core has no program and does not start
+};
+
 struct RunRequest {
-  uint64_t program_address = 0;  // of the first instruction, a multiple of 64
+  uint64_t program_address = 0;  // of the first instruction, a multiple of 64; of core 0 where there are several
   uint32_t instruction_count = 0;
-  std::array<uint64_t, 16> bases{};
+  std::vector<CoreProgram> others;   // of cores 1, 2, ...; those behind its end have no program
+  std::array<uint64_t, 16> bases{};  // of every core
 
   // What a simulator can do beside running; a device that cannot throws Error kUnsupported.
   bool check_races = false;  // report accesses that no chain of signals orders
@@ -60,12 +67,15 @@ struct Counters {
   uint64_t bytes_written = 0;  // of DRAM
   uint64_t macs = 0;
   std::array<UnitCounters, kUnits> units{};
+
+  Counters& operator+=(const Counters& other);
 };
 
 /// One completed instruction.
 struct InstructionProfile {
   uint32_t pc = 0;
   isa::Unit unit = isa::Unit::kFetch;
+  uint32_t core = 0;
   uint64_t macs = 0;           // GEMM
   uint64_t vectors = 0;        // ALU: source entries read
   uint64_t steps = 0;          // GEMM, ALU: cycles of work when nothing holds it up; FENCE has none
@@ -91,11 +101,13 @@ struct BurstProfile {
   uint64_t address_cycle = 0;  // the address was accepted
   uint64_t first_cycle = 0;    // first beat
   uint64_t last_cycle = 0;     // last beat; of writes the response
+  uint32_t core = 0;
 };
 
-/// Two accesses, one of them a write, that no chain of signals orders.
+/// Two accesses, one of them a write, that no chain of signals orders. Of two cores, that of the lower one is the
+/// first.
 struct RaceReport {
-  uint32_t first_pc = 0;  // earlier in the stream
+  uint32_t first_pc = 0;  // of one core: earlier in the stream
   isa::Unit first_unit = isa::Unit::kFetch;
   bool first_writes = false;
   uint32_t second_pc = 0;
@@ -105,6 +117,8 @@ struct RaceReport {
   isa::Space space = isa::Space::kInp;  // when not in DRAM
   uint64_t begin = 0;                   // bytes [begin, end) of the scratchpad, or device addresses
   uint64_t end = 0;
+  uint32_t first_core = 0;
+  uint32_t second_core = 0;
 };
 
 /// One line, e.g. "race on acc[0, 1024): instruction 3 (gemm, write) and 7 (alu, read)".
@@ -113,15 +127,30 @@ std::string describe(const RaceReport& race);
 /// One line, e.g. "dram_range at instruction 12 (load)"; "none" without a fault.
 std::string describe(const isa::FaultRecord& fault);
 
-struct RunReport {
-  isa::FaultRecord fault;  // code kNone: FINISH was reached
+/// What one core of a chip did. A core without a program has a report of zeros.
+struct CoreReport {
+  isa::FaultRecord fault;
   Counters counters;
-  std::optional<uint64_t> cycles;           // nothing from devices without time
+  std::optional<uint64_t> cycles;  // from the chip's start to this core's end
+};
+
+struct RunReport {
+  isa::FaultRecord fault;          // code kNone: FINISH was reached, by every core
+  uint32_t fault_core = 0;         // whose `fault` is: the lowest core with another one than no_progress, else with one
+  Counters counters;               // sums over the cores
+  std::optional<uint64_t> cycles;  // to the last core's end; nothing from devices without time
+  std::vector<CoreReport> cores;   // by number; empty on a machine of one core
   std::vector<InstructionProfile> profile;  // in the order of completion
   std::vector<BurstProfile> bursts;         // with `profile`, of devices that know time
   std::vector<RaceReport> races;
   bool ok() const { return fault.code == isa::Fault::kNone; }
 };
+
+/// A run's fault in one line, on a chip with the core: "dram_range at instruction 12 (load) of core 1".
+std::string describe_fault(const RunReport& report);
+
+/// Fills fault, fault_core, counters and cycles of a chip's report from its `cores`.
+void sum_cores(RunReport& report);
 
 class Device {
  public:
@@ -157,9 +186,9 @@ class Device {
   /// kInvalidArgument.
   virtual void copy(uint64_t to, uint64_t from, uint64_t size_bytes);
 
-  /// Runs a program to FINISH or to a fault and returns when the machine is idle.
-  /// Errors: kInvalidArgument for a program address that is no multiple of 64, kUnsupported for a check the device
-  /// lacks.
+  /// Runs a program to FINISH or to a fault, one on each core that has one, and returns when the machine is idle.
+  /// Errors: kInvalidArgument for a program address that is no multiple of 64 and for more programs than the machine
+  /// has cores, kUnsupported for a check the device lacks.
   virtual RunReport run(const RunRequest& request) = 0;
 
  protected:

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functional simulator as a Device.
+#include <atomic>
 #include <string>
 
 #include "base/error.h"
 #include "driver/backends.h"
 #include "driver/simulated_device.h"
-#include "sim/functional/machine.h"
+#include "sim/functional/chip.h"
 
 namespace tessera::driver {
 namespace {
@@ -24,50 +25,76 @@ sim::Kernels chosen_kernels(const DeviceOptions& options) {
 class FunctionalDevice final : public SimulatedDevice {
  public:
   FunctionalDevice(const isa::MachineConfig& config, const DeviceOptions& options)
-      : SimulatedDevice(options), machine_(config, chosen_kernels(options)) {}
+      : SimulatedDevice(options), chip_(config, chosen_kernels(options)) {}
 
-  const isa::MachineConfig& config() const override { return machine_.config(); }
+  const isa::MachineConfig& config() const override { return chip_.config(); }
 
  protected:
   RunReport execute(const RunRequest& request) override {
-    if (request.poison) machine_.poison(*request.poison);
+    const auto cores = static_cast<size_t>(config().cores);
+    if (request.poison) {
+      for (size_t k = 0; k < cores; ++k) chip_.core(k).poison(*request.poison + k);
+    }
     std::vector<sim::DramRegion> regions;
     if (request.check_allocations) {
       for (const auto& [address, size] : heap().blocks()) regions.push_back({address, host(address), size});
     } else {
       regions.push_back({heap().base(), host(heap().base()), heap().size_bytes()});
     }
-    RunReport report;
-    sim::RunRequest inner;
-    inner.program_address = request.program_address;
-    inner.instruction_count = request.instruction_count;
-    inner.bases = request.bases;
-    inner.dram = regions;
+    std::vector<std::vector<InstructionProfile>> profiles(cores);
+    std::atomic<uint64_t> executed = 0;
+    sim::ChipRequest inner;
+    inner.threads = cores > 1 && !request.check_races;
     inner.check_races = request.check_races;
-    uint64_t executed = 0;
-    if (request.profile || request.progress) {
-      inner.observer = [&](const sim::Work& work) {
-        if (request.progress) request.progress(false, ++executed);
-        if (!request.profile) return;
-        report.profile.push_back({.pc = work.pc,
-                                  .unit = work.unit,
-                                  .macs = work.macs,
-                                  .vectors = work.vectors,
-                                  .bytes_read = work.dram_read_bytes,
-                                  .bytes_written = work.dram_write_bytes});
+    if (request.progress) inner.meanwhile = [&] { request.progress(false, executed); };
+    std::vector<sim::RunRequest> programs(1 + request.others.size());
+    for (size_t k = 0; k < programs.size(); ++k) {
+      sim::RunRequest& one = programs[k];
+      one.program_address = k == 0 ? request.program_address : request.others[k - 1].program_address;
+      one.instruction_count = k == 0 ? request.instruction_count : request.others[k - 1].instruction_count;
+      one.bases = request.bases;
+      one.dram = regions;
+      if (!request.profile && !request.progress) continue;
+      one.observer = [&, k, threads = inner.threads](const sim::Work& work) {
+        const uint64_t number = ++executed;
+        if (request.progress && !threads) request.progress(false, number);
+        if (request.profile) profiles[k].push_back(profile_of(work, k));
       };
     }
-    const sim::RunResult result = machine_.run(inner);
-    report.fault = result.fault;
-    fill(report.counters, result.counters);
+    inner.cores = programs;
+    return report_of(chip_.run(inner), profiles);
+  }
+
+ private:
+  static InstructionProfile profile_of(const sim::Work& work, size_t core) {
+    return {.pc = work.pc,
+            .unit = work.unit,
+            .core = static_cast<uint32_t>(core),
+            .macs = work.macs,
+            .vectors = work.vectors,
+            .bytes_read = work.dram_read_bytes,
+            .bytes_written = work.dram_write_bytes};
+  }
+
+  static RunReport report_of(const sim::ChipResult& result,
+                             const std::vector<std::vector<InstructionProfile>>& profiles) {
+    RunReport report;
+    for (const sim::RunResult& core : result.cores) {
+      CoreReport& to = report.cores.emplace_back();
+      to.fault = core.fault;
+      fill(to.counters, core.counters);
+    }
+    sum_cores(report);
+    if (report.cores.size() == 1) report.cores.clear();
+    for (const auto& profile : profiles) report.profile.insert(report.profile.end(), profile.begin(), profile.end());
     for (const sim::Race& race : result.races) {
       report.races.push_back({race.first.pc, race.first.unit, race.first.write, race.second.pc, race.second.unit,
-                              race.second.write, race.dram, race.space, race.begin, race.end});
+                              race.second.write, race.dram, race.space, race.begin, race.end, race.first.core,
+                              race.second.core});
     }
     return report;
   }
 
- private:
   static void fill(Counters& to, const sim::Counters& from) {
     to.instructions = from.fetch_bytes / isa::kInstructionBytes;
     to.bytes_read = from.dram_read_bytes + from.fetch_bytes;
@@ -76,7 +103,7 @@ class FunctionalDevice final : public SimulatedDevice {
     for (size_t u = 0; u < kUnits; ++u) to.units[u].executed = from.instructions[u];
   }
 
-  sim::Machine machine_;
+  sim::Chip chip_;
 };
 
 }  // namespace

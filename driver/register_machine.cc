@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 
+#include "base/error.h"
 #include "isa/generated/registers.h"
 #include "sim/functional/machine.h"
 
@@ -11,6 +13,9 @@ namespace tessera::driver {
 
 struct RegisterMachine::State {
   State(const isa::MachineConfig& config, const std::vector<SharedMemory>& shared) : machine(config) {
+    if (config.cores > 1)
+      throw Error(ErrorCode::kUnsupported, "a machine behind registers has one core, and '" + config.name + "' has " +
+                                               std::to_string(config.cores));
     for (const SharedMemory& part : shared) memory.push_back({part.address, part.bytes, part.size});
     words[isa::reg::kMagic] = isa::reg::kMagicReset;
     words[isa::reg::kIsaVersion] = static_cast<uint32_t>(isa::kIsaVersion);

@@ -14,6 +14,7 @@ struct Backend {
   const char* name;
   const char* description;
   std::unique_ptr<Device> (*open)(const isa::MachineConfig&, const DeviceOptions&);
+  bool chips = false;  // runs machines of several cores
 };
 
 std::unique_ptr<Device> refuse_remote(const isa::MachineConfig& /*config*/, const DeviceOptions& /*options*/) {
@@ -31,10 +32,10 @@ std::unique_ptr<Device> open_named_litex(const isa::MachineConfig& config, const
 }
 
 constexpr Backend kBackends[] = {
-    {"fsim", "functional simulator: exact results and race check, no time", open_fsim},
+    {"fsim", "functional simulator: exact results and race check, no time", open_fsim, true},
     {"litex", "a board with a LiteX system, or the simulated one: litex:HOST:PORT, litex:/dev/ttyUSB0",
      open_named_litex},
-    {"remote", "a device that `tessera serve` serves elsewhere: remote:HOST:PORT", refuse_remote},
+    {"remote", "a device that `tessera serve` serves elsewhere: remote:HOST:PORT", refuse_remote, true},
 #ifdef TESSERA_BACKEND_RTL
     {"rtl", "Verilated RTL: exact results, exact cycles", open_rtl},
 #endif
@@ -43,6 +44,18 @@ constexpr Backend kBackends[] = {
 #endif
     {"xrt", "a card through XRT, or the simulated board; xrt:INDEX or xrt:BDF chooses a card", open_xrt},
 };
+
+void check_cores(std::string_view name, const isa::MachineConfig& config) {
+  if (config.cores == 1) return;
+  std::string chips;
+  for (const Backend& backend : kBackends) {
+    if (name == backend.name && backend.chips) return;
+    if (backend.chips) chips += (chips.empty() ? "" : ", ") + std::string(backend.name);
+  }
+  throw Error(ErrorCode::kUnsupported, "device " + std::string(name) + " runs machines of one core, and '" +
+                                           config.name + "' has " + std::to_string(config.cores) +
+                                           "; devices that run it: " + chips);
+}
 
 }  // namespace
 
@@ -62,6 +75,7 @@ std::optional<RtlInstallation> rtl_installation() {
 
 std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config,
                                     const DeviceOptions& options) {
+  check_cores(name.substr(0, name.find(':')), config);
   // "xrt:1", "xrt:0000:65:00.1": which card.
   if (name.starts_with("xrt:")) {
     DeviceOptions chosen = options;

@@ -69,12 +69,30 @@ void SimulatedDevice::copy(uint64_t to, uint64_t from, uint64_t size_bytes) {
   std::memmove(host(to), host(from), size_bytes);
 }
 
+namespace {
+
+void check_others(const RunRequest& request, const isa::MachineConfig& config) {
+  if (request.others.size() >= static_cast<size_t>(config.cores)) {
+    throw Error(ErrorCode::kInvalidArgument, "programs for " + std::to_string(request.others.size() + 1) +
+                                                 " cores; configuration '" + config.name + "' has " +
+                                                 std::to_string(config.cores));
+  }
+  for (size_t k = 0; k < request.others.size(); ++k) {
+    if (request.others[k].program_address % isa::kInstructionBytes == 0) continue;
+    throw Error(ErrorCode::kInvalidArgument, "program address " + std::to_string(request.others[k].program_address) +
+                                                 " of core " + std::to_string(k + 1) + " is no multiple of 64");
+  }
+}
+
+}  // namespace
+
 RunReport SimulatedDevice::run(const RunRequest& request) {
   const std::lock_guard lock(mutex_);
   if (request.program_address % isa::kInstructionBytes != 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 "program address " + std::to_string(request.program_address) + " is no multiple of 64");
   }
+  check_others(request, config());
   return execute(request);
 }
 

@@ -272,6 +272,11 @@ class RemoteDevice final : public Device {
     run->set_check_allocations(request.check_allocations);
     if (request.poison) run->set_poison(*request.poison);
     run->set_profile(request.profile);
+    for (const CoreProgram& other : request.others) {
+      remote::Core* core = run->add_others();
+      core->set_program_address(other.program_address);
+      core->set_instruction_count(other.instruction_count);
+    }
     send(message);
     std::string bytes;
     for (bool last = false; !last;) {

@@ -21,7 +21,7 @@ void fields(Unit& unit, F&& f, const UnitCounters*) {
 
 template <typename Entry, typename F>
 void fields(Entry& entry, F&& f, const InstructionProfile*) {
-  f(entry.pc), f(entry.unit), f(entry.macs), f(entry.vectors), f(entry.steps), f(entry.bytes_read);
+  f(entry.pc), f(entry.unit), f(entry.core), f(entry.macs), f(entry.vectors), f(entry.steps), f(entry.bytes_read);
   f(entry.bytes_written), f(entry.queued_cycle), f(entry.start_cycle), f(entry.first_busy_cycle);
   f(entry.last_busy_cycle), f(entry.end_cycle);
   for (auto& cycles : entry.wait_cycles) f(cycles);
@@ -31,13 +31,14 @@ void fields(Entry& entry, F&& f, const InstructionProfile*) {
 template <typename Entry, typename F>
 void fields(Entry& entry, F&& f, const BurstProfile*) {
   f(entry.unit), f(entry.write), f(entry.address), f(entry.bytes), f(entry.address_cycle), f(entry.first_cycle);
-  f(entry.last_cycle);
+  f(entry.last_cycle), f(entry.core);
 }
 
 template <typename Entry, typename F>
 void fields(Entry& entry, F&& f, const RaceReport*) {
   f(entry.first_pc), f(entry.first_unit), f(entry.first_writes), f(entry.second_pc), f(entry.second_unit);
-  f(entry.second_writes), f(entry.dram), f(entry.space), f(entry.begin), f(entry.end);
+  f(entry.second_writes), f(entry.dram), f(entry.space), f(entry.begin), f(entry.end), f(entry.first_core);
+  f(entry.second_core);
 }
 
 template <typename Entry>
@@ -97,7 +98,11 @@ std::string random_key() {
   return key;
 }
 
-remote::RunReport to_message(const RunReport& report) {
+namespace {
+
+/// What a chip's report and that of one of its cores have in common.
+template <typename Report>
+remote::RunReport sums_of(const Report& report) {
   remote::RunReport message;
   message.set_fault_code(static_cast<uint32_t>(report.fault.code));
   message.set_fault_unit(static_cast<uint32_t>(report.fault.unit));
@@ -106,17 +111,12 @@ remote::RunReport to_message(const RunReport& report) {
   const Counters& c = report.counters;
   for (const uint64_t sum : {c.instructions, c.bytes_read, c.bytes_written, c.macs}) message.add_sums(sum);
   for (const UnitCounters& unit : c.units) append(message.mutable_units(), unit);
-  message.set_columns(columns<InstructionProfile>());
-  message.set_burst_columns(columns<BurstProfile>());
-  message.mutable_profile()->Reserve(static_cast<int>(report.profile.size() * columns<InstructionProfile>()));
-  for (const InstructionProfile& entry : report.profile) append(message.mutable_profile(), entry);
-  for (const BurstProfile& entry : report.bursts) append(message.mutable_bursts(), entry);
-  for (const RaceReport& race : report.races) append(message.add_races()->mutable_numbers(), race);
   return message;
 }
 
-RunReport to_report(const remote::RunReport& message) {
-  RunReport report;
+template <typename Report>
+Report report_of(const remote::RunReport& message) {
+  Report report;
   report.fault.code = static_cast<isa::Fault>(message.fault_code());
   report.fault.unit = static_cast<isa::Unit>(message.fault_unit());
   report.fault.pc = message.fault_pc();
@@ -128,6 +128,28 @@ RunReport to_report(const remote::RunReport& message) {
   const auto units = table<UnitCounters>(message.units(), columns<UnitCounters>(), "units");
   if (units.size() != c.units.size()) refuse("units");
   std::copy(units.begin(), units.end(), c.units.begin());
+  return report;
+}
+
+}  // namespace
+
+remote::RunReport to_message(const RunReport& report) {
+  remote::RunReport message = sums_of(report);
+  message.set_fault_core(report.fault_core);
+  for (const CoreReport& core : report.cores) *message.add_cores() = sums_of(core);
+  message.set_columns(columns<InstructionProfile>());
+  message.set_burst_columns(columns<BurstProfile>());
+  message.mutable_profile()->Reserve(static_cast<int>(report.profile.size() * columns<InstructionProfile>()));
+  for (const InstructionProfile& entry : report.profile) append(message.mutable_profile(), entry);
+  for (const BurstProfile& entry : report.bursts) append(message.mutable_bursts(), entry);
+  for (const RaceReport& race : report.races) append(message.add_races()->mutable_numbers(), race);
+  return message;
+}
+
+RunReport to_report(const remote::RunReport& message) {
+  auto report = report_of<RunReport>(message);
+  report.fault_core = message.fault_core();
+  for (const remote::RunReport& core : message.cores()) report.cores.push_back(report_of<CoreReport>(core));
   report.profile = table<InstructionProfile>(message.profile(), message.columns(), "instructions");
   report.bursts = table<BurstProfile>(message.bursts(), message.burst_columns(), "bursts");
   for (const remote::Race& race : message.races()) {

@@ -13,7 +13,7 @@
 
 namespace tessera::driver {
 
-inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kProtocol = 2;
 inline constexpr size_t kPieceBytes = size_t{1} << 20;    // of data in one message
 inline constexpr size_t kLeastContent = size_t{4} << 10;  // smaller ones are sent and not offered
 

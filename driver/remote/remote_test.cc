@@ -33,14 +33,19 @@ RunReport random_report(std::mt19937_64& random) {
     unit = {some(), some(), {}, some(), some()};
     for (uint64_t& wait : unit.wait_cycles) wait = some();
   }
+  for (uint64_t n = random() % 4; n > 0; --n) {
+    report.fault_core = static_cast<uint32_t>(random() % 16);
+    report.cores.push_back({report.fault, report.counters, some()});
+  }
   for (uint64_t n = random() % 50; n > 0; --n) {
     InstructionProfile entry;
     entry.pc = static_cast<uint32_t>(random());
     entry.unit = isa::Unit::kStore;
     entry.macs = some(), entry.end_cycle = some(), entry.wait_cycles[2] = some(), entry.stall_port_cycles = some();
     report.profile.push_back(entry);
-    report.bursts.push_back({isa::Unit::kLoad, random() % 2 == 0, some(), 64, some(), some(), some()});
-    report.races.push_back({1, isa::Unit::kAlu, true, 2, isa::Unit::kGemm, false, true, isa::Space::kAcc, some(), 9});
+    report.bursts.push_back({isa::Unit::kLoad, random() % 2 == 0, some(), 64, some(), some(), some(), 3});
+    report.races.push_back(
+        {1, isa::Unit::kAlu, true, 2, isa::Unit::kGemm, false, true, isa::Space::kAcc, some(), 9, 0, 2});
   }
   return report;
 }

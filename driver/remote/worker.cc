@@ -374,6 +374,12 @@ class Worker {
     request.progress = [this](bool, uint64_t instructions) { instructions_ = instructions; };
     require_allocated("a program", request.program_address,
                       uint64_t{request.instruction_count} * isa::kInstructionBytes);
+    for (const remote::Core& core : run.others()) {
+      request.others.push_back({core.program_address(), core.instruction_count()});
+      if (core.instruction_count() == 0) continue;
+      require_allocated("a program", core.program_address(),
+                        uint64_t{core.instruction_count()} * isa::kInstructionBytes);
+    }
     waiting_ = true;
     bool others_ran = true;
     if (!ask(FrameKind::kTurn, {}, &others_ran)) return;  // the connection has ended

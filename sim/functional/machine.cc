@@ -2,7 +2,8 @@
 // FETCH, the four queues and the dispatch to the engines. FETCH decodes and checks one instruction after another into
 // queues of the configured depth; after each, everything that can run does, oldest first. When nothing can, the program
 // has ended, or the record is no_progress at the oldest instruction that waits. A fault ends dispatch; older
-// instructions that can still run have run by then, so that the record is the earliest in program order.
+// instructions that can still run do, so that the record is the earliest in program order. A core of a chip that waits
+// for another one stops in between and goes on later.
 #include "sim/functional/machine.h"
 
 #include <algorithm>
@@ -141,63 +142,81 @@ class Executor {
 
 /// One run of one program.
 template <typename MachineState>
-class Runner {
+class Runner final : public CoreRun {
  public:
-  Runner(MachineState& machine, const RunRequest& request)
-      : machine_(machine), request_(request), executor_(machine, request) {
+  Runner(MachineState& machine, const RunRequest& request, const Chipmates& chip)
+      : machine_(machine), request_(request), chip_(chip), executor_(machine, request) {
     for (size_t e = 0; e < queues_.size(); ++e) {
       queue_depth_[e] = static_cast<size_t>(machine.config.queue_depth(static_cast<isa::Engine>(e)));
     }
-    if (!request.check_races) return;
+    count_ = !request_.program.empty()        ? request_.program.size() / isa::kInstructionBytes
+             : !request_.instructions.empty() ? request_.instructions.size()
+                                              : request_.instruction_count;
+    if (chip.races == nullptr) return;
     Interval program;
     if (request.program.empty() && request.instructions.empty()) {
       program = {request.program_address,
                  request.program_address + uint64_t{request.instruction_count} * isa::kInstructionBytes};
     }
-    races_.emplace(machine.config, request.bases, program, request.max_races);
+    chip.races->begin(chip.core, request_.bases, program);
   }
 
-  RunResult run() {
-    const size_t count = !request_.program.empty()        ? request_.program.size() / isa::kInstructionBytes
-                         : !request_.instructions.empty() ? request_.instructions.size()
-                                                          : request_.instruction_count;
-    for (;;) {
-      drain();
-      if (fault_) break;
-      if (pc_ == count) {
-        fault_ = isa::FaultRecord{isa::Fault::kMissingFinish, isa::Unit::kFetch, pc_};
-        break;
-      }
-      const std::optional<isa::Instruction> instruction = fetch();
-      if (!instruction) break;
-      const std::optional<isa::Engine> engine = isa::engine_of(*instruction);
-      if (!engine) {  // FINISH
-        if (queues_empty() && holds(isa::header_of(*instruction))) {
-          complete(pc_, isa::Unit::kFetch, Work{});
-          result_.counters.fetch_bytes += isa::kInstructionBytes;
-          return finish();
-        }
-        fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
-        break;
-      }
-      auto& queue = queues_[static_cast<size_t>(*engine)];
-      if (queue.size() >= queue_depth_[static_cast<size_t>(*engine)]) {  // and drain() has not helped
-        fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
-        break;
-      }
-      queue.push_back({pc_, *instruction});
-      result_.counters.fetch_bytes += isa::kInstructionBytes;
-      ++pc_;
+  bool advance() override {
+    while (fetch_next()) {
     }
-    result_.fault = earliest();
-    return finish();
+    if (finished_) return true;
+    if (awaits()) return false;
+    stop();
+    return true;
   }
+
+  void stop() override {
+    if (!fault_) fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
+    result_.fault = earliest();
+  }
+
+  RunResult take() override { return std::move(result_); }
 
  private:
-  RunResult finish() {
-    if (races_) result_.races = races_->take();
-    return std::move(result_);
+  /// Everything that can run does, then one more instruction is dispatched. False when nothing goes on.
+  bool fetch_next() {
+    drain();
+    if (fault_ || finished_) return false;
+    if (!held_) {
+      if (pc_ == count_) {
+        fault_ = isa::FaultRecord{isa::Fault::kMissingFinish, isa::Unit::kFetch, pc_};
+        return false;
+      }
+      held_ = fetch();
+      if (!held_) return false;
+    }
+    const std::optional<isa::Engine> engine = isa::engine_of(*held_);
+    if (!engine) {  // FINISH
+      if (!queues_empty() || !holds(*held_)) return false;
+      complete(pc_, isa::Unit::kFetch, Work{});
+      finished_ = true;
+    } else {
+      auto& queue = queues_[static_cast<size_t>(*engine)];
+      if (queue.size() >= queue_depth_[static_cast<size_t>(*engine)]) return false;
+      queue.push_back({pc_, *held_});
+      ++pc_;
+    }
+    held_.reset();
+    result_.counters.fetch_bytes += isa::kInstructionBytes;
+    return true;
   }
+
+  /// Whether the machine may go on when another core publishes.
+  bool awaits() const {
+    return std::any_of(queues_.begin(), queues_.end(), [&](const auto& queue) {
+      if (queue.empty() || barred(queue.front().pc)) return false;
+      const auto* fence = std::get_if<isa::Fence>(&queue.front().instruction);
+      return fence != nullptr && !chip_.publics->holds(*fence);
+    });
+  }
+
+  /// Whether an older instruction has faulted.
+  bool barred(uint32_t pc) const { return fault_ && pc >= fault_->pc; }
 
   /// The instruction at pc_, or a fault.
   std::optional<isa::Instruction> fetch() {
@@ -235,20 +254,25 @@ class Runner {
     return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.empty(); });
   }
 
-  bool holds(const isa::Header& header) const {
-    return std::all_of(header.waits.begin(), header.waits.end(), [&](const isa::Wait& wait) {
-      return !wait.enable || static_cast<int16_t>(timeline_[static_cast<size_t>(wait.engine)] - wait.count) >= 0;
-    });
+  bool holds(const isa::Instruction& instruction) const {
+    const isa::Header& header = isa::header_of(instruction);
+    if (!std::all_of(header.waits.begin(), header.waits.end(), [&](const isa::Wait& wait) {
+          return !wait.enable || static_cast<int16_t>(timeline_[static_cast<size_t>(wait.engine)] - wait.count) >= 0;
+        })) {
+      return false;
+    }
+    const auto* fence = std::get_if<isa::Fence>(&instruction);
+    return fence == nullptr || chip_.publics->holds(*fence);
   }
 
-  /// Runs queue heads, always the oldest whose conditions hold, until none does or one faults.
+  /// Runs queue heads, always the oldest whose conditions hold, until none does; those behind a fault stay.
   void drain() {
-    while (!fault_) {
+    for (;;) {
       std::deque<Queued>* oldest = nullptr;
       size_t engine = 0;
       for (size_t e = 0; e < queues_.size(); ++e) {
         auto& queue = queues_[e];
-        if (queue.empty() || !holds(isa::header_of(queue.front().instruction))) continue;
+        if (queue.empty() || barred(queue.front().pc) || !holds(queue.front().instruction)) continue;
         if (oldest == nullptr || queue.front().pc < oldest->front().pc) {
           oldest = &queue;
           engine = e;
@@ -272,9 +296,12 @@ class Runner {
       fault_ = isa::FaultRecord{fault, unit_of(engine), head.pc};
       return;
     }
-    if (races_) races_->instruction(head.pc, head.instruction, timeline_);
+    if (chip_.races != nullptr)
+      chip_.races->instruction(chip_.core, head.pc, head.instruction, timeline_, *chip_.publics);
     if (isa::header_of(head.instruction).signal) ++timeline_[static_cast<size_t>(engine)];
     complete(head.pc, unit_of(engine), work);
+    const auto* fence = std::get_if<isa::Fence>(&head.instruction);
+    if (fence != nullptr && fence->publish) chip_.publics->publish(chip_.core);
     queue.pop_front();
   }
 
@@ -315,14 +342,17 @@ class Runner {
 
   MachineState& machine_;
   const RunRequest& request_;
+  const Chipmates chip_;
   Executor<MachineState> executor_;
   RunResult result_;
-  uint32_t pc_ = 0;  // the next instruction to fetch
+  size_t count_ = 0;                      // instructions
+  uint32_t pc_ = 0;                       // the next instruction to dispatch
+  std::optional<isa::Instruction> held_;  // it, when FETCH has it
   std::array<std::deque<Queued>, isa::kEngines> queues_;
   std::array<size_t, isa::kEngines> queue_depth_{};
   std::array<uint16_t, isa::kEngines> timeline_{};
   std::optional<isa::FaultRecord> fault_;
-  std::optional<RaceChecker> races_;
+  bool finished_ = false;
 };
 
 }  // namespace
@@ -346,11 +376,22 @@ const isa::MachineConfig& Machine::config() const { return state_->config; }
 Kernels Machine::kernels() const { return state_->kernels; }
 
 RunResult Machine::run(const RunRequest& request) {
+  PublicCounters publics;
+  std::optional<RaceChecker> races;
+  if (request.check_races) races.emplace(state_->config, request.max_races);
+  const std::unique_ptr<CoreRun> run = begin(request, {0, &publics, races ? &*races : nullptr});
+  if (!run->advance()) run->stop();
+  RunResult result = run->take();
+  if (races) result.races = races->take();
+  return result;
+}
+
+std::unique_ptr<CoreRun> Machine::begin(const RunRequest& request, const Chipmates& chip) {
   if (request.program.size() % isa::kInstructionBytes != 0) {
     throw Error(ErrorCode::kInvalidArgument, "program of " + std::to_string(request.program.size()) +
                                                  " bytes is no whole number of 64-byte instructions");
   }
-  return Runner<State>(*state_, request).run();
+  return std::make_unique<Runner<State>>(*state_, request, chip);
 }
 
 isa::Fault Machine::execute(const isa::Instruction& instruction, const RunRequest& context, Work& work) {

@@ -16,6 +16,7 @@
 #include "isa/generated/instructions.h"
 #include "sim/functional/dram.h"
 #include "sim/functional/footprint.h"
+#include "sim/functional/public_counters.h"
 #include "sim/functional/race_checker.h"
 #include "sim/functional/scratchpads.h"
 #include "sim/functional/work.h"
@@ -50,8 +51,27 @@ struct RunResult {
   bool ok() const { return fault.code == isa::Fault::kNone; }
 };
 
-/// One NPU. Scratchpads keep their contents from run to run. Not thread-safe: one run or access at a time; separate
-/// machines are independent.
+/// What a core shares with the others of its chip.
+struct Chipmates {
+  size_t core = 0;  // its number
+  PublicCounters* publics = nullptr;
+  RaceChecker* races = nullptr;  // null: not checked
+};
+
+/// A run that goes on as far as other cores let it.
+class CoreRun {
+ public:
+  virtual ~CoreRun() = default;
+  /// Runs until the program has ended; false when it waits for a public counter and nothing else can go on.
+  virtual bool advance() = 0;
+  /// No core goes on: what waits is no_progress.
+  virtual void stop() = 0;
+  /// Of a run that has ended or been stopped; without `races`.
+  virtual RunResult take() = 0;
+};
+
+/// One NPU, or one core of a chip. Scratchpads keep their contents from run to run. Not thread-safe: one run or access
+/// at a time; separate machines are independent.
 class Machine {
  public:
   /// Throws Error kInvalidArgument when the configuration is not valid, or TESSERA_KERNELS names an unknown kernel set
@@ -68,6 +88,10 @@ class Machine {
   /// Runs a program until FINISH or a fault. A program that the ISA forbids is a fault in the result, never an
   /// exception. Throws Error kInvalidArgument when `program` is no whole number of instructions.
   RunResult run(const RunRequest& request);
+
+  /// The same for a core of a chip (sim/functional/chip.h), in pieces; nothing has run when it returns. What is named
+  /// must outlive the result. `check_races` and `max_races` are the chip's.
+  std::unique_ptr<CoreRun> begin(const RunRequest& request, const Chipmates& chip);
 
   /// Executes one instruction whose operands and scratchpad ranges have been checked, whatever its header says, with
   /// the bases and the memory of `context`: for machines that keep time themselves. Returns dram_range where its memory
