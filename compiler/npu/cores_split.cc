@@ -44,12 +44,19 @@ Window window_of(int64_t begin, int64_t extent, int64_t stride, int64_t dilation
   return window;
 }
 
+/// Rows and columns. All results of an axis have all of the input and the padding that the operation says.
 template <typename Op>
-std::pair<Window, Window> windows_of(const Op& op, const Tensor& input, const Box& results) {
-  return {window_of(results.begin[kRows], results.extent[kRows], op.stride_h, op.dilation_h, op.kernel_h, op.pads.top,
-                    input.h),
-          window_of(results.begin[kColumns], results.extent[kColumns], op.stride_w, op.dilation_w, op.kernel_w,
-                    op.pads.left, input.w)};
+std::pair<Window, Window> windows_of(const Graph& graph, const Op& op, const Box& results) {
+  const Tensor& input = tensor_of(graph, op.input);
+  const Tensor& output = tensor_of(graph, op.output);
+  Window rows{0, input.h, op.pads.top, op.pads.bottom}, columns{0, input.w, op.pads.left, op.pads.right};
+  if (results.extent[kRows] != output.h)
+    rows = window_of(results.begin[kRows], results.extent[kRows], op.stride_h, op.dilation_h, op.kernel_h,
+                     op.pads.top, input.h);
+  if (results.extent[kColumns] != output.w)
+    columns = window_of(results.begin[kColumns], results.extent[kColumns], op.stride_w, op.dilation_w, op.kernel_w,
+                        op.pads.left, input.w);
+  return {rows, columns};
 }
 
 template <typename Op>
@@ -143,7 +150,7 @@ std::optional<std::vector<std::pair<TensorId, Box>>> reads_of(const Graph& graph
       [&](const auto& op) {
         using Op = std::decay_t<decltype(op)>;
         if constexpr (kIsWindow<Op>) {
-          const auto [rows, columns] = windows_of(op, input, results);
+          const auto [rows, columns] = windows_of(graph, op, results);
           inside = rows.begin < rows.end && columns.begin < columns.end;
           box.begin[kRows] = rows.begin, box.extent[kRows] = rows.end - rows.begin;
           box.begin[kColumns] = columns.begin, box.extent[kColumns] = columns.end - columns.begin;
@@ -199,7 +206,7 @@ Padding padding_of(const Window& rows, const Window& columns) {
 
 Convolution part_of(const Graph& graph, const Convolution& op, const Box& results,
                     const std::vector<TensorId>& operands) {
-  const auto [rows, columns] = windows_of(op, tensor_of(graph, op.input), results);
+  const auto [rows, columns] = windows_of(graph, op, results);
   Convolution part;
   part.kernel_h = op.kernel_h, part.kernel_w = op.kernel_w;
   part.stride_h = op.stride_h, part.stride_w = op.stride_w;
@@ -220,7 +227,7 @@ template <typename Op>
 Op part_of(const Graph& graph, const Op& op, const Box& results, const std::vector<TensorId>& operands) {
   Op part = op;
   if constexpr (std::is_same_v<Op, Pool>) {
-    const auto [rows, columns] = windows_of(op, tensor_of(graph, op.input), results);
+    const auto [rows, columns] = windows_of(graph, op, results);
     part.pads = padding_of(rows, columns);
   }
   if constexpr (std::is_same_v<Op, Product>) part.factor = operands[1];
@@ -385,8 +392,9 @@ class Divider {
       for (size_t core = 0; core < boxes.size(); ++core) {
         if (boxes[core].empty()) continue;
         std::vector<TensorId> operands;
-        for (const auto& [id, box] : *reads_of(graph_, operation, boxes[core]))
-          operands.push_back(view(id, box, core, true));
+        const auto reads = reads_of(graph_, operation, boxes[core]);
+        TESSERA_INVARIANT(reads.has_value(), "a share whose window lies inside of the input");
+        for (const auto& [id, box] : *reads) operands.push_back(view(id, box, core, true));
         const TensorId result = view(written, boxes[core], core, false);
         chip_.graph.operations.push_back(part_of(graph_, operation, boxes[core], operands, result));
         chip_.layers.push_back(i);
