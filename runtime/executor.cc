@@ -129,6 +129,7 @@ struct Executor::State {
   struct Loaded {
     uint64_t program = 0, constants = 0, arena = 0;
     uint32_t instructions = 0;
+    std::vector<driver::CoreProgram> others;
   };
   std::vector<Loaded> programs;
   // Staging of one program after the other. Its pages take memory when they are written.
@@ -463,6 +464,7 @@ struct Executor::State {
     driver::RunRequest request;
     request.program_address = loaded.program;
     request.instruction_count = loaded.instructions;
+    request.others = loaded.others;
     request.bases[program::kConstantsBase] = loaded.constants;
     request.bases[program::kArenaBase] = loaded.arena;
     const uint64_t stays = state ? state->address() : 0;
@@ -480,16 +482,17 @@ struct Executor::State {
     request.profile = options.profile && device->can_profile();
     request.progress = options.progress;
     driver::RunReport result = device->run(request);
-    const auto where = [&](uint32_t pc) {
-      if (pc >= npu.layer_of_instruction.size()) return std::string();
-      const uint32_t layer = npu.layer_of_instruction[pc];
+    const auto where = [&](uint32_t pc, uint32_t core) {
+      const std::vector<uint32_t>& layers = program::layers_of(npu, core);
+      if (pc >= layers.size()) return std::string();
+      const uint32_t layer = layers[pc];
       return layer < npu.layers.size() ? ", node '" + npu.layers[layer].name + "'" : std::string();
     };
     if (!result.ok())
       throw Error(ErrorCode::kDeviceFault,
-                  "the NPU stopped: " + driver::describe(result.fault) + where(result.fault.pc));
+                  "the NPU stopped: " + driver::describe_fault(result) + where(result.fault.pc, result.fault_core));
     if (!result.races.empty())
-      throw Error(ErrorCode::kDeviceFault, driver::describe(result.races[0]) + where(result.races[0].second_pc) + " (" +
+      throw Error(ErrorCode::kDeviceFault, driver::describe(result.races[0]) + where(result.races[0].second_pc, result.races[0].second_core) + " (" +
                                                std::to_string(result.races.size()) + " reported)");
     report.programs.push_back({step.program, std::move(result)});
     start = Clock::now();
@@ -580,6 +583,12 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
     loaded.instructions = static_cast<uint32_t>(p.instructions.size() / 64);
     loaded.program = place(p.instructions.size());
     s.device->place(loaded.program, p.instructions);
+    for (const program::CoreStream& stream : p.others) {
+      driver::CoreProgram& other = loaded.others.emplace_back();
+      if (stream.instructions.empty()) continue;
+      other = {place(stream.instructions.size()), static_cast<uint32_t>(stream.instructions.size() / 64)};
+      s.device->place(other.program_address, stream.instructions);
+    }
     loaded.constants = place(p.constant_bytes);
     if (p.constant_bytes != 0)
       s.device->place(loaded.constants, std::span(a.device_constants).subspan(p.constant_offset, p.constant_bytes));

@@ -76,16 +76,18 @@ struct Counts {
 Counts counts_of(const program::Artifact& artifact) {
   Counts counts;
   for (const program::NpuProgram& npu : artifact.npu_programs) {
-    const auto decoded = program::instructions_of(npu);
-    counts.instructions += decoded.size();
     counts.arena_bytes = std::max(counts.arena_bytes, npu.arena_bytes);
     std::vector<bool> computes(npu.layers.size(), false);
-    for (size_t i = 0; i < decoded.size(); ++i) {
-      const int64_t macs = isa::effects(decoded[i], artifact.config).macs;
-      if (macs == 0) continue;
-      counts.issued_macs += static_cast<uint64_t>(macs);
-      if (i < npu.layer_of_instruction.size() && npu.layer_of_instruction[i] < computes.size())
-        computes[npu.layer_of_instruction[i]] = true;
+    for (size_t core = 0; core < program::streams_of(npu); ++core) {
+      const auto decoded = program::instructions_of(npu, core);
+      const std::vector<uint32_t>& layers = program::layers_of(npu, core);
+      counts.instructions += decoded.size();
+      for (size_t i = 0; i < decoded.size(); ++i) {
+        const int64_t macs = isa::effects(decoded[i], artifact.config).macs;
+        if (macs == 0) continue;
+        counts.issued_macs += static_cast<uint64_t>(macs);
+        if (i < layers.size() && layers[i] < computes.size()) computes[layers[i]] = true;
+      }
     }
     counts.layers_with_gemm += static_cast<uint64_t>(std::count(computes.begin(), computes.end(), true));
   }

@@ -29,11 +29,14 @@ int disasm_command(const Arguments& a) {
     const program::Artifact artifact = artifact_of(a, bytes);
     for (size_t p = 0; p < artifact.npu_programs.size(); ++p) {
       const program::NpuProgram& npu = artifact.npu_programs[p];
-      std::vector<std::string> notes;
-      for (uint32_t layer : npu.layer_of_instruction)
-        notes.push_back(layer < npu.layers.size() ? npu.layers[layer].name + " (" + npu.layers[layer].op + ")" : "");
-      text += "# program " + std::to_string(p) + " for " + artifact.config.name + "\n" +
-              isa::listing(program::instructions_of(npu), notes);
+      for (size_t core = 0; core < program::streams_of(npu); ++core) {
+        std::vector<std::string> notes;
+        for (uint32_t layer : program::layers_of(npu, core))
+          notes.push_back(layer < npu.layers.size() ? npu.layers[layer].name + " (" + npu.layers[layer].op + ")" : "");
+        text += "# program " + std::to_string(p) + " for " + artifact.config.name +
+                (npu.others.empty() ? "" : ", core " + std::to_string(core)) + "\n" +
+                isa::listing(program::instructions_of(npu, core), notes);
+      }
     }
   } else {
     if (bytes.size() % 64 != 0)

@@ -26,21 +26,37 @@ struct Work {
 std::vector<Work> work_by_layer(const program::NpuProgram& npu, const driver::RunReport& run) {
   std::vector<Work> work(npu.layers.size());
   for (const driver::InstructionProfile& one : run.profile) {
-    if (one.pc >= npu.layer_of_instruction.size() || npu.layer_of_instruction[one.pc] >= work.size()) continue;
-    Work& layer = work[npu.layer_of_instruction[one.pc]];
+    const std::vector<uint32_t>& layers = program::layers_of(npu, one.core);
+    if (one.pc >= layers.size() || layers[one.pc] >= work.size()) continue;
+    Work& layer = work[layers[one.pc]];
     ++layer.instructions;
     layer.macs += one.macs;
     layer.read += one.bytes_read;
     layer.written += one.bytes_written;
   }
   if (!run.profile.empty()) return work;
-  for (const uint32_t layer : npu.layer_of_instruction)
-    if (layer < work.size()) ++work[layer].instructions;
+  for (size_t core = 0; core < program::streams_of(npu); ++core)
+    for (const uint32_t layer : program::layers_of(npu, core))
+      if (layer < work.size()) ++work[layer].instructions;
   for (size_t i = 0; i < work.size(); ++i) {
     work[i].read = npu.layers[i].dram_read_bytes;
     work[i].written = npu.layers[i].dram_write_bytes;
   }
   return work;
+}
+
+/// Where the cycles of a run went: on several cores, those of the core that ends last.
+std::vector<runtime::LayerCycles> cycles_by_layer(const program::NpuProgram& npu, const driver::RunReport& run) {
+  if (run.cores.empty())
+    return runtime::attribute_cycles(run.profile, npu.layer_of_instruction, npu.layers.size(), *run.cycles);
+  const auto last = std::max_element(run.cores.begin(), run.cores.end(), [](const auto& a, const auto& b) {
+    return a.cycles.value_or(0) < b.cycles.value_or(0);
+  });
+  const auto core = static_cast<size_t>(last - run.cores.begin());
+  std::vector<driver::InstructionProfile> own;
+  std::copy_if(run.profile.begin(), run.profile.end(), std::back_inserter(own),
+               [&](const driver::InstructionProfile& one) { return one.core == core; });
+  return runtime::attribute_cycles(own, program::layers_of(npu, core), npu.layers.size(), *run.cycles);
 }
 
 class Statistics {
@@ -65,8 +81,7 @@ class Statistics {
     issued_ += run.counters.macs;
     const std::vector<Work> work = work_by_layer(npu, run);
     std::vector<runtime::LayerCycles> where;
-    if (run.cycles)
-      where = runtime::attribute_cycles(run.profile, npu.layer_of_instruction, npu.layers.size(), *run.cycles);
+    if (run.cycles) where = cycles_by_layer(npu, run);
     for (size_t i = 0; i < npu.layers.size(); ++i) {
       const program::Layer& layer = npu.layers[i];
       json row = planned(layer, work[i]);

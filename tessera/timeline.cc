@@ -31,15 +31,16 @@ void add_program(const program::NpuProgram& npu, const driver::RunReport& run, s
   const auto first = static_cast<int64_t>(out.instructions.size());
   uint64_t position = program.begin;
   for (const driver::InstructionProfile& one : run.profile) {
-    if (one.pc >= program.instructions.size()) continue;
+    if (one.core >= program.streams.size() || one.pc >= program.streams[one.core].size()) continue;
     TimedInstruction timed;
     timed.step = step;
     timed.pc = one.pc;
+    timed.core = one.core;
     timed.unit = one.unit;
     timed.profile = &one;
-    timed.instruction = &program.instructions[one.pc];
-    const uint32_t layer =
-        one.pc < npu.layer_of_instruction.size() ? npu.layer_of_instruction[one.pc] : program::kNoLayer;
+    timed.instruction = &program.streams[one.core][one.pc];
+    const std::vector<uint32_t>& layers = program::layers_of(npu, one.core);
+    const uint32_t layer = one.pc < layers.size() ? layers[one.pc] : program::kNoLayer;
     if (layer < npu.layers.size()) timed.row = program.first_row + layer;
     if (run.cycles) {
       timed.queued = program.begin + one.queued_cycle;
@@ -54,10 +55,12 @@ void add_program(const program::NpuProgram& npu, const driver::RunReport& run, s
     out.instructions.push_back(timed);
   }
   std::sort(out.instructions.begin() + first, out.instructions.end(),
-            [](const TimedInstruction& a, const TimedInstruction& b) { return a.pc < b.pc; });
-  std::map<int64_t, int64_t> tiles;
+            [](const TimedInstruction& a, const TimedInstruction& b) {
+              return std::pair(a.core, a.pc) < std::pair(b.core, b.pc);
+            });
+  std::map<std::pair<uint32_t, int64_t>, int64_t> tiles;
   for (auto at = out.instructions.begin() + first; at != out.instructions.end(); ++at) {
-    int64_t& tile = tiles[at->row];
+    int64_t& tile = tiles[{at->core, at->row}];
     at->tile = tile;
     if (at->unit == isa::Unit::kStore) ++tile;
   }
@@ -66,11 +69,11 @@ void add_program(const program::NpuProgram& npu, const driver::RunReport& run, s
 /// For each wait of an instruction the one whose signal it waits for: the last that carries this number modulo 2^16.
 class Signals {
  public:
-  explicit Signals(const TimedProgram& program) {
-    for (uint32_t pc = 0; pc < program.instructions.size(); ++pc) {
+  explicit Signals(const std::vector<isa::Instruction>& stream) {
+    for (uint32_t pc = 0; pc < stream.size(); ++pc) {
       before_.push_back(counts());
-      const auto engine = isa::engine_of(program.instructions[pc]);
-      if (engine && isa::header_of(program.instructions[pc]).signal)
+      const auto engine = isa::engine_of(stream[pc]);
+      if (engine && isa::header_of(stream[pc]).signal)
         signals_[static_cast<size_t>(*engine)].push_back(pc);
     }
   }
@@ -97,18 +100,23 @@ class Signals {
 json waits_json(const Timeline& timeline) {
   json waits = {
       {"instruction", json::array()}, {"engine", json::array()}, {"cycles", json::array()}, {"source", json::array()}};
-  std::vector<Signals> signals;
-  std::vector<std::map<uint32_t, size_t>> index(timeline.programs.size());
-  for (const TimedProgram& program : timeline.programs) signals.emplace_back(program);
-  for (size_t i = 0; i < timeline.instructions.size(); ++i)
-    index[timeline.instructions[i].step][timeline.instructions[i].pc] = i;
+  std::vector<std::vector<Signals>> signals;
+  std::vector<std::map<std::pair<uint32_t, uint32_t>, size_t>> index(timeline.programs.size());
+  for (const TimedProgram& program : timeline.programs) {
+    signals.emplace_back();
+    for (const auto& stream : program.streams) signals.back().emplace_back(stream);
+  }
+  for (size_t i = 0; i < timeline.instructions.size(); ++i) {
+    const TimedInstruction& one = timeline.instructions[i];
+    index[one.step][{one.core, one.pc}] = i;
+  }
   for (size_t i = 0; i < timeline.instructions.size(); ++i) {
     const TimedInstruction& one = timeline.instructions[i];
     for (const isa::Wait& wait : isa::header_of(*one.instruction).waits) {
       if (!wait.enable) continue;
-      const int64_t source = signals[one.step].source(one.pc, wait);
+      const int64_t source = signals[one.step][one.core].source(one.pc, wait);
       if (source < 0) continue;
-      const auto found = index[one.step].find(static_cast<uint32_t>(source));
+      const auto found = index[one.step].find({one.core, static_cast<uint32_t>(source)});
       if (found == index[one.step].end()) continue;
       waits["instruction"].push_back(i);
       waits["engine"].push_back(static_cast<int>(wait.engine));
@@ -124,6 +132,8 @@ json columns_json(const Timeline& timeline) {
                                       "taken",   "begin", "end",    "completed", "bytes", "work"};
   json columns;
   for (const char* name : kColumns) columns[name] = json::array();
+  const bool several = std::any_of(timeline.programs.begin(), timeline.programs.end(),
+                                   [](const TimedProgram& program) { return program.streams.size() > 1; });
   std::map<std::string, size_t> names;
   std::vector<std::string> ops;
   for (const TimedInstruction& one : timeline.instructions) {
@@ -131,6 +141,7 @@ json columns_json(const Timeline& timeline) {
     if (fresh) ops.push_back(op->first);
     columns["program"].push_back(one.step);
     columns["pc"].push_back(one.pc);
+    if (several) columns["core"].push_back(one.core);
     columns["engine"].push_back(static_cast<int>(one.unit));
     columns["op"].push_back(op->second);
     columns["layer"].push_back(one.row);
@@ -183,7 +194,8 @@ Timeline timeline_of(const program::Artifact& artifact, const runtime::Report& r
     program.program = one.program;
     program.first_row = row;
     program.begin = out.end;
-    program.instructions = program::instructions_of(npu);
+    for (size_t core = 0; core < program::streams_of(npu); ++core)
+      program.streams.push_back(program::instructions_of(npu, core));
     out.end += one.device.cycles.value_or(out.timed ? 0 : one.device.profile.size());
     program.end = out.end;
     out.programs.push_back(std::move(program));
@@ -207,7 +219,7 @@ json timeline_json(const Timeline& timeline, const runtime::Report& report) {
     out["programs"].push_back({{"program", program.program},
                                {"begin", program.begin},
                                {"end", program.end},
-                               {"instructions", program.instructions.size()}});
+                               {"instructions", program.count()}});
   out["instructions"] = columns_json(timeline);
   out["waits"] = waits_json(timeline);
   if (timeline.timed) add_bursts(timeline, report, out);

@@ -21,6 +21,7 @@ inline constexpr int64_t kNoRow = -1;
 struct TimedInstruction {
   size_t step = 0;  // which of Report::programs
   uint32_t pc = 0;
+  uint32_t core = 0;
   isa::Unit unit = isa::Unit::kFetch;
   int64_t row = kNoRow;  // of the statistics' layers
   int64_t tile = 0;      // within its layer: a tile ends with a STORE
@@ -33,7 +34,12 @@ struct TimedProgram {
   int64_t program = 0;  // of the artifact
   uint64_t begin = 0, end = 0;
   int64_t first_row = 0;
-  std::vector<isa::Instruction> instructions;
+  std::vector<std::vector<isa::Instruction>> streams;  // by core
+  size_t count() const {
+    size_t all = 0;
+    for (const auto& stream : streams) all += stream.size();
+    return all;
+  }
 };
 
 /// Every instruction with its time, by program and position. `report` and `artifact` outlive it.

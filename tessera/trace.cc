@@ -68,8 +68,8 @@ class Trace {
   }
 
   static std::string node_of(const program::NpuProgram& npu, const driver::InstructionProfile& one) {
-    const uint32_t layer =
-        one.pc < npu.layer_of_instruction.size() ? npu.layer_of_instruction[one.pc] : program::kNoLayer;
+    const std::vector<uint32_t>& layers = program::layers_of(npu, one.core);
+    const uint32_t layer = one.pc < layers.size() ? layers[one.pc] : program::kNoLayer;
     return layer < npu.layers.size() ? npu.layers[layer].name : unit_name(one.unit);
   }
 

@@ -171,8 +171,9 @@ struct Plan {
 /// Finds the plans of a stream: dependences by bytes, less those that others imply.
 class Dependences {
  public:
-  Dependences(size_t instructions, const std::vector<int64_t>& slides, SynchroniseSummary& summary)
-      : slides_(slides), memories_(isa::kMemories), summary_(summary) {
+  Dependences(size_t instructions, const std::vector<int64_t>& slides, SynchroniseSummary& summary,
+              std::span<const SynchroniseOptions::Order> orders = {})
+      : slides_(slides), memories_(isa::kMemories), orders_(orders), summary_(summary) {
     plans_.reserve(instructions);
   }
 
@@ -184,8 +185,11 @@ class Dependences {
     plan.number = static_cast<int32_t>(queue_[self].size()) + 1;
     Clock known = started_[self].empty() ? Clock{} : started_[self].back();
     known[self] = plan.number - 1;
-    const Clock candidates = unknown(touched(work, self, plan.number), known);
+    Clock needed = touched(work, self, plan.number);
+    const int32_t own = take_orders(self, needed);
+    const Clock candidates = unknown(needed, known);
     plan.wait = without_implied(candidates);
+    plan.wait[self] = own;
     for (size_t e = 0; e < candidates.size(); ++e) {
       if (candidates[e] != 0) merge(known, once_complete(e, candidates[e]));
       if (plan.wait[e] != 0) plans_[queue_[e][place_of(plan.wait[e])]].signal = true;
@@ -202,6 +206,19 @@ class Dependences {
   }
 
  private:
+  /// Adds what the last work must follow by order to what it needs; the instruction of its own engine, or 0.
+  int32_t take_orders(size_t self, Clock& needed) {
+    int32_t own = 0;
+    for (; next_order_ < orders_.size() && orders_[next_order_].later + size_t{1} == plans_.size(); ++next_order_) {
+      const Plan& earlier = plans_[orders_[next_order_].earlier];
+      if (earlier.engine < 0) continue;
+      const auto e = static_cast<size_t>(earlier.engine);
+      int32_t& number = e == self ? own : needed[e];
+      number = std::max(number, earlier.number);
+    }
+    return own;
+  }
+
   /// By engine: the last instruction that must be complete before this one touches what it touches; 0: none.
   Clock touched(const Work& work, size_t self, int32_t number) {
     Clock needed{};
@@ -252,6 +269,8 @@ class Dependences {
 
   const std::vector<int64_t>& slides_;
   std::vector<Memory> memories_;
+  const std::span<const SynchroniseOptions::Order> orders_;
+  size_t next_order_ = 0;
   std::vector<Plan> plans_;
   std::array<std::vector<size_t>, isa::kEngines> queue_;   // instructions of an engine
   std::array<std::vector<Clock>, isa::kEngines> started_;  // what was known complete when each of them started
@@ -485,7 +504,7 @@ Ordered in_order(std::span<const Work* const> works, std::span<const uint32_t> t
                     "barriers too far apart");
   SynchroniseSummary own;
   SynchroniseSummary& counts = summary != nullptr ? *summary : own;
-  Dependences dependences(works.size(), options.slides, counts);
+  Dependences dependences(works.size(), options.slides, counts, options.orders);
   for (const Work* work : works) dependences.add(*work);
   const std::vector<Plan> plans = dependences.take();
   Writer writer(config, options.signals_between_barriers, works.size(), counts);

@@ -23,6 +23,12 @@ struct SynchroniseOptions {
   // Base registers from 3 on name places inside what register 2 names, that lie up to so many bytes lower when the
   // program runs.
   std::vector<int64_t> slides;
+  // What the bytes do not say: an instruction starts once an earlier one has completed, also where both are of one
+  // engine. By their places among the instructions that are given; those of one instruction follow one another.
+  struct Order {
+    uint32_t earlier = 0, later = 0;
+  };
+  std::vector<Order> orders;
 };
 
 struct SynchroniseSummary {

@@ -8,6 +8,7 @@
 namespace tessera::graph {
 
 void place_chains(npu::Graph& graph, const PassContext& context) {
+  if (context.config.cores > 1) return;  // each core has chains of its own (npu/cores.h)
   npu::Options options = context.options;
   if (context.schedules) options.schedules = context.schedules(graph);
   npu::place_chains(graph, context.config, options);

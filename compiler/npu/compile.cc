@@ -9,6 +9,7 @@
 #include "compiler/emit/synchronise.h"
 #include "compiler/npu/assemble.h"
 #include "compiler/npu/check.h"
+#include "compiler/npu/cores.h"
 #include "compiler/npu/graph.h"
 #include "compiler/npu/kernel.h"
 #include "compiler/npu/plan.h"
@@ -18,8 +19,6 @@
 #include "isa/verify.h"
 
 namespace tessera::npu {
-
-namespace {
 
 int64_t model_macs(const Graph& graph, const Operation& operation) {
   if (operation.macs != 0) return std::max<int64_t>(operation.macs, 0);
@@ -33,8 +32,6 @@ int64_t model_macs(const Graph& graph, const Operation& operation) {
   return graph.tensors[static_cast<size_t>(op->output)].elements() * (input.c / op->groups) * op->kernel_h *
          op->kernel_w;
 }
-
-}  // namespace
 
 Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int64_t k, int64_t n,
                         const std::vector<int16_t>& weights, std::vector<int32_t> weight_zero, Stage stage) {
@@ -140,6 +137,10 @@ bool has_pairs(const Graph& graph) {
 Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   isa::validate(config);
   check_graph(graph);
+  return config.cores > 1 ? compile_cores(graph, config, options) : compile_one(graph, config, options);
+}
+
+Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   Program program = compiled(graph, config, options, config);
   const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
   if (config.raster_pairs == 0 || given || options.judge != Options().judge || !has_pairs(graph) ||

@@ -153,6 +153,7 @@ class Emitter {
   emit::Works works;  // of the instructions
   emit::WorkPool pool;
   uint32_t layer = 0;
+  bool keeps_order = false;  // run-time tensors are loaded in the order of the steps: other cores wait for some of them
   /// DRAM bytes by layer and Stream, the fetch of instructions not counted.
   std::vector<std::array<int64_t, kStreams>> stream_bytes;
 

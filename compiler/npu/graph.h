@@ -301,6 +301,12 @@ struct LayerInfo {
   schedule::LayerSchedule schedule;
 };
 
+/// The stream of a core.
+struct CoreProgram {
+  std::vector<isa::Instruction> instructions;
+  std::vector<uint32_t> layer_of_instruction;
+};
+
 struct Program {
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;  // index into layers; FINISH and barriers belong to the layer before
@@ -310,6 +316,7 @@ struct Program {
   std::vector<Placement> placements;           // one for each tensor
   std::vector<int64_t> slides;                 // base registers from kFirstSlideBase on, by Tensor::slide
   std::vector<LayerInfo> layers;               // one for each operation, then those of the lines of kernels
+  std::vector<CoreProgram> others;             // of cores 1 and up; empty where core 0 runs all
 };
 
 /// Whether what is fetched again while it still stands on the chip stays there (npu/forward.h): where the predictor
@@ -357,7 +364,7 @@ inline void heed_stop(const Options& options) {
   if (options.stop != nullptr && *options.stop) throw Stopped();
 }
 
-/// Compiles a graph for a machine. The program is legal (isa::check_program), free of races and ends with FINISH.
+/// Compiles a graph for a machine, for one core or (npu/cores.h) for all that it has. The program is legal (isa::check_program), free of races and ends with FINISH.
 /// Errors: kInvalidArgument (shapes, ranges; names the operation), kDoesNotFit (a minimal tile exceeds a scratchpad).
 Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options = {});
 

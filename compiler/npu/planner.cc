@@ -76,15 +76,20 @@ MemoryPlan place_units(std::vector<Unit>& units, const Graph& graph, const isa::
     }
   }
   MemoryPlan plan = plan_memory(graph, options, on_chip, when);
+  move_units(units, graph, plan.placements, config, options);
+  return plan;
+}
+
+void move_units(std::vector<Unit>& units, const Graph& graph, const std::vector<Placement>& placements,
+                const isa::MachineConfig& config, const Options& options) {
   for (Unit& unit : units) {
     if (unit.chain)
-      place_chain(*unit.chain, graph, plan.placements, config, options);
+      place_chain(*unit.chain, graph, placements, config, options);
     else if (unit.code)
-      unit.code = kernel_code(graph, unit.first, plan.placements);
+      unit.code = kernel_code(graph, unit.first, placements);
     else
-      unit.tasks = make_tasks(graph, unit.first, plan.placements, config, options);
+      unit.tasks = make_tasks(graph, unit.first, placements, config, options);
   }
-  return plan;
 }
 
 Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Options& options)

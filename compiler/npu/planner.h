@@ -50,6 +50,9 @@ void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& info
 /// Places tensors, those between the links of chains nowhere, and moves the units to the places.
 MemoryPlan place_units(std::vector<Unit>& units, const Graph& graph, const isa::MachineConfig& config,
                        const Options& options);
+/// Moves the units to given places.
+void move_units(std::vector<Unit>& units, const Graph& graph, const std::vector<Placement>& placements,
+                const isa::MachineConfig& config, const Options& options);
 
 /// Does some work for an operation; errors name it and the machine.
 template <typename Work>

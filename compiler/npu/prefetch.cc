@@ -249,7 +249,7 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
       }
     };
     if (judge && thorough) {
-      attempt(&Emitter::hoist_factors);
+      if (!keeps_order) attempt(&Emitter::hoist_factors);
       attempt(&Emitter::free_parameters);
     }
     fetches = std::move(placed.fetches);

@@ -282,6 +282,7 @@ class Assembler {
     const auto add = [&](size_t layer, const npu::Operation& operation) {
       number[layer] = static_cast<uint32_t>(target.layers.size());
       target.layers.push_back(npu_layer(compiled.layers[layer], operation.nodes));
+      if (!compiled.others.empty()) target.layers.back().schedule_json.clear();  // its parts have one each
     };
     for (size_t i = 0; i < graph.operations.size(); ++i) {
       const auto* kernel = std::get_if<npu::Kernel>(&graph.operations[i].what);
@@ -291,8 +292,12 @@ class Assembler {
         target.layers.back().schedule_json.clear();
       }
     }
-    for (uint32_t& layer : target.layer_of_instruction)
-      if (layer < number.size()) layer = number[layer];
+    const auto renumber = [&](std::vector<uint32_t>& layers) {
+      for (uint32_t& layer : layers)
+        if (layer < number.size()) layer = number[layer];
+    };
+    renumber(target.layer_of_instruction);
+    for (program::CoreStream& stream : target.others) renumber(stream.layer_of_instruction);
   }
 
   program::DeviceTensor device_tensor(const npu::Graph& graph, const npu::Program& compiled,
@@ -332,6 +337,8 @@ class Assembler {
     target.instructions = program::instruction_bytes(compiled.instructions);
     target.layer_of_instruction = compiled.layer_of_instruction;
     if (compiled.layers.empty()) target.layer_of_instruction.assign(compiled.instructions.size(), program::kNoLayer);
+    for (const npu::CoreProgram& other : compiled.others)
+      target.others.push_back({program::instruction_bytes(other.instructions), other.layer_of_instruction});
     target.constant_offset = align64(artifact_.device_constants.size());
     target.constant_bytes = compiled.constants.size();
     artifact_.device_constants.resize(target.constant_offset);

@@ -129,6 +129,21 @@ std::vector<graph::AnyGraph> read_graphs(const std::string& path) {
 /// What a graph of the NPU became.
 void show_program(const SnapshotObserver& observer, const npu::Graph& graph, const npu::Program& program,
                   const isa::MachineConfig& config, const npu::Options& options) {
+  const auto listing = [&](const std::vector<isa::Instruction>& instructions, const std::vector<uint32_t>& layers) {
+    std::vector<std::string> notes;
+    for (const uint32_t layer : layers)
+      notes.push_back(layer < program.layers.size() ? program.layers[layer].name : "");
+    return isa::listing(instructions, notes);
+  };
+  if (!program.others.empty()) {
+    observer({graph.name + ".core0.instructions", "asm",
+              [&](bool) { return listing(program.instructions, program.layer_of_instruction); }});
+    for (size_t k = 0; k < program.others.size(); ++k)
+      observer({graph.name + ".core" + std::to_string(k + 1) + ".instructions", "asm", [&, k](bool) {
+                  return listing(program.others[k].instructions, program.others[k].layer_of_instruction);
+                }});
+    return;
+  }
   // Weights stand in the graph; here their bytes would only be in the way.
   observer({graph.name + ".tasks", "txt",
             [&](bool) { return npu::to_text(npu::tasks_of(graph, program, config, options), graph, true); }});
@@ -143,12 +158,8 @@ void show_program(const SnapshotObserver& observer, const npu::Graph& graph, con
               }
               return text + "\n}\n";
             }});
-  observer({graph.name + ".instructions", "asm", [&](bool) {
-              std::vector<std::string> notes;
-              for (const uint32_t layer : program.layer_of_instruction)
-                notes.push_back(layer < program.layers.size() ? program.layers[layer].name : "");
-              return isa::listing(program.instructions, notes);
-            }});
+  observer({graph.name + ".instructions", "asm",
+            [&](bool) { return listing(program.instructions, program.layer_of_instruction); }});
 }
 
 }  // namespace

@@ -73,8 +73,16 @@ class Writer {
       const auto map = vector_of(b_, p.layer_of_instruction);
       std::vector<int64_t> pitches;
       for (const Slide& slide : p.slides) pitches.push_back(slide.pitch);
+      const auto all_pitches = vector_of(b_, pitches);
+      const auto all_layers = layers(p.layers);
+      flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fb::CoreStream>>> others;
+      if (!p.others.empty())
+        others = tables_of(b_, p.others, [&](const CoreStream& stream) {
+          const auto words = vector_of(b_, stream.instructions);
+          return fb::CreateCoreStream(b_, words, vector_of(b_, stream.layer_of_instruction));
+        });
       return fb::CreateNpuProgram(b_, instructions, map, p.constant_offset, p.constant_bytes, p.arena_bytes,
-                                  layers(p.layers), vector_of(b_, pitches));
+                                  all_layers, all_pitches, others);
     });
     const auto cpu = fb::CreateCpuModule(b_, text(a.cpu.triple), text(a.cpu.cpu), text(a.cpu.features),
                                          vector_of(b_, a.cpu.object), vector_of(b_, a.cpu.bitcode));
@@ -189,8 +197,13 @@ class Reader {
                          p.constant_bytes(),
                          p.arena_bytes(),
                          layers(p.layers()),
+                         {},
                          {}};
       for (const int64_t pitch : vector(p.slide_pitches())) program.slides.push_back({pitch});
+      if (p.others() != nullptr)
+        program.others = tables<CoreStream>(p.others(), [&](const fb::CoreStream& stream) {
+          return CoreStream{vector(stream.instructions()), vector(stream.layer_of_instruction())};
+        });
       return program;
     });
     if (const fb::CpuModule* cpu = a.cpu()) {
@@ -364,7 +377,7 @@ std::vector<uint8_t> serialize(const Artifact& artifact) {
   validate(artifact);
   // A FlatBuffer addresses 2 GB; the blobs stand outside of it, code and instructions inside.
   uint64_t large = artifact.cpu.object.size() + artifact.cpu.bitcode.size();
-  for (const NpuProgram& program : artifact.npu_programs) large += program.instructions.size();
+  for (const NpuProgram& program : artifact.npu_programs) large += code_bytes(program);
   if (large > uint64_t{1} << 30) fail("the program's code exceeds 1 GB");
   const std::vector<uint8_t> metadata = Writer().metadata(artifact);
   return frame({metadata, artifact.constant_blob, artifact.device_constants});

@@ -233,6 +233,14 @@ struct Slide {
   bool operator==(const Slide&) const = default;
 };
 
+/// The instructions of one core among several.
+struct CoreStream {
+  std::vector<uint8_t> instructions;           // 64 bytes each; none: the core stays idle
+  std::vector<uint32_t> layer_of_instruction;  // as NpuProgram's
+  bool operator==(const CoreStream&) const = default;
+};
+
+/// What runs on the device. On a machine of several cores `instructions` are those of core 0.
 struct NpuProgram {
   std::vector<uint8_t> instructions;  // 64 bytes each
   std::vector<uint32_t>
@@ -242,6 +250,7 @@ struct NpuProgram {
   uint64_t arena_bytes = 0;
   std::vector<Layer> layers;
   std::vector<Slide> slides;  // base registers from kFirstSlideBase on
+  std::vector<CoreStream> others;  // of cores 1, 2, ...; those behind its end stay idle
   bool operator==(const NpuProgram&) const = default;
 };
 
@@ -311,8 +320,17 @@ Artifact parse(std::span<const uint8_t> bytes);
 void save(const Artifact& artifact, const std::string& path);
 Artifact load(const std::string& path);
 
-/// The decoded instructions of a program. Throws Error kInvalidArtifact naming the instruction.
+/// The decoded instructions of a program (core 0's), or of another core. Throws Error kInvalidArtifact naming the instruction.
 std::vector<isa::Instruction> instructions_of(const NpuProgram& program);
+std::vector<isa::Instruction> instructions_of(const CoreStream& stream);
+/// Streams of a program: 1, or more on a machine of several cores.
+inline size_t streams_of(const NpuProgram& program) { return 1 + program.others.size(); }
+/// The decoded instructions of a core. Errors: as above.
+std::vector<isa::Instruction> instructions_of(const NpuProgram& program, size_t core);
+/// The debug map of a core; core 0's for a core without a stream.
+const std::vector<uint32_t>& layers_of(const NpuProgram& program, size_t core);
+/// All instruction words, of all cores, in bytes.
+uint64_t code_bytes(const NpuProgram& program);
 /// The reverse: words one after the other.
 std::vector<uint8_t> instruction_bytes(std::span<const isa::Instruction> instructions);
 

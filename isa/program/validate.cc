@@ -32,6 +32,23 @@ bool known(DType dtype) { return static_cast<int32_t>(dtype) >= 0 && dtype <= DT
 
 bool in(int64_t index, size_t size) { return index >= 0 && static_cast<uint64_t>(index) < size; }
 
+std::vector<isa::Instruction> decoded(const std::vector<uint8_t>& words) {
+  constexpr size_t kBytes = isa::kInstructionBytes;
+  if (words.size() % kBytes != 0) fail("its instructions are no whole number of words");
+  std::vector<isa::Instruction> out;
+  out.reserve(words.size() / kBytes);
+  isa::Word word;
+  for (size_t at = 0; at < words.size(); at += kBytes) {
+    std::copy_n(words.begin() + static_cast<ptrdiff_t>(at), kBytes, word.begin());
+    const isa::Decoded decoded = isa::decode(word);
+    if (!decoded.instruction) {
+      fail("instruction " + std::to_string(at / kBytes) + ": " + std::string(isa::to_string(decoded.fault)));
+    }
+    out.push_back(*decoded.instruction);
+  }
+  return out;
+}
+
 class Validator {
  public:
   explicit Validator(const Artifact& artifact) : a_(artifact), defined_(artifact.values.size(), false) {}
@@ -140,15 +157,15 @@ class Validator {
   }
 
   /// ", layer 'NAME'" for a message of isa::check_program, which begins with "instruction N (".
-  static std::string layer_of(const NpuProgram& p, const std::string& message) {
+  static std::string layer_of(const NpuProgram& p, const std::vector<uint32_t>& debug_map, const std::string& message) {
     constexpr std::string_view kStart = "instruction ";
     size_t n = 0;
     if (!message.starts_with(kStart)) return "";
     const char* digits = message.data() + kStart.size();
     const auto [rest, error] = std::from_chars(digits, message.data() + message.size(), n);
     if (error != std::errc{} || !std::string_view(rest).starts_with(" (")) return "";
-    if (n >= p.layer_of_instruction.size() || p.layer_of_instruction[n] >= p.layers.size()) return "";
-    return ", layer '" + p.layers[p.layer_of_instruction[n]].name + "'";
+    if (n >= debug_map.size() || debug_map[n] >= p.layers.size()) return "";
+    return ", layer '" + p.layers[debug_map[n]].name + "'";
   }
 
   void program(const NpuProgram& p, const std::string& where) {
@@ -160,12 +177,24 @@ class Validator {
     for (const Slide& slide : p.slides)
       require(slide.pitch >= 0 && Wide{slide.pitch} * a_.growth.room <= Wide{a_.growth.state_bytes}, where,
               "impossible pitch");
+    require(p.others.empty() || p.others.size() < static_cast<size_t>(a_.config.cores), where,
+            "it has more streams than the machine has cores");
+    stream(p, p.instructions, p.layer_of_instruction, where);
+    for (size_t core = 0; core < p.others.size(); ++core)
+      if (!p.others[core].instructions.empty())
+        stream(p, p.others[core].instructions, p.others[core].layer_of_instruction,
+               where + ", " + item("core", core + 1));
+  }
+
+  /// One core's instructions.
+  void stream(const NpuProgram& p, const std::vector<uint8_t>& words, const std::vector<uint32_t>& debug_map,
+              const std::string& where) {
     std::vector<isa::Instruction> instructions;
     try {
-      instructions = instructions_of(p);
+      instructions = decoded(words);
       isa::check_program(instructions, a_.config);
     } catch (const Error& error) {
-      fail(where + ": " + error.what() + layer_of(p, error.what()));
+      fail(where + ": " + error.what() + layer_of(p, debug_map, error.what()));
     }
     for (size_t n = 0; n < instructions.size(); ++n) {
       const auto range = isa::dram_range(instructions[n]);
@@ -194,9 +223,9 @@ class Validator {
               : range->base == kArenaBase   ? "it leaves the arena"
                                             : "it leaves the state");
     }
-    require(p.layer_of_instruction.empty() || p.layer_of_instruction.size() == instructions.size(), where,
+    require(debug_map.empty() || debug_map.size() == instructions.size(), where,
             "the debug map does not have one entry for each instruction");
-    for (uint32_t layer : p.layer_of_instruction) {
+    for (uint32_t layer : debug_map) {
       require(layer == kNoLayer || layer < p.layers.size(), where, "the debug map names a layer that is not there");
     }
   }
@@ -458,21 +487,22 @@ uint64_t tensor_bytes(DType dtype, std::span<const int64_t> shape) {
   return static_cast<uint64_t>((total + 7) / 8);
 }
 
-std::vector<isa::Instruction> instructions_of(const NpuProgram& program) {
-  constexpr size_t kBytes = isa::kInstructionBytes;
-  if (program.instructions.size() % kBytes != 0) fail("its instructions are no whole number of words");
-  std::vector<isa::Instruction> out;
-  out.reserve(program.instructions.size() / kBytes);
-  isa::Word word;
-  for (size_t at = 0; at < program.instructions.size(); at += kBytes) {
-    std::copy_n(program.instructions.begin() + static_cast<ptrdiff_t>(at), kBytes, word.begin());
-    const isa::Decoded decoded = isa::decode(word);
-    if (!decoded.instruction) {
-      fail("instruction " + std::to_string(at / kBytes) + ": " + std::string(isa::to_string(decoded.fault)));
-    }
-    out.push_back(*decoded.instruction);
-  }
-  return out;
+std::vector<isa::Instruction> instructions_of(const NpuProgram& program) { return decoded(program.instructions); }
+std::vector<isa::Instruction> instructions_of(const CoreStream& stream) { return decoded(stream.instructions); }
+
+std::vector<isa::Instruction> instructions_of(const NpuProgram& program, size_t core) {
+  return core == 0 ? instructions_of(program) : instructions_of(program.others.at(core - 1));
+}
+
+const std::vector<uint32_t>& layers_of(const NpuProgram& program, size_t core) {
+  return core == 0 || core > program.others.size() ? program.layer_of_instruction
+                                                   : program.others[core - 1].layer_of_instruction;
+}
+
+uint64_t code_bytes(const NpuProgram& program) {
+  uint64_t bytes = program.instructions.size();
+  for (const CoreStream& stream : program.others) bytes += stream.instructions.size();
+  return bytes;
 }
 
 std::vector<uint8_t> instruction_bytes(std::span<const isa::Instruction> instructions) {

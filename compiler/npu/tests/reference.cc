@@ -12,7 +12,7 @@
 #include "base/row_arithmetic.h"
 #include "isa/effects.h"
 #include "isa/verify.h"
-#include "sim/functional/machine.h"
+#include "sim/functional/chip.h"
 
 namespace tessera::npu::test {
 
@@ -357,9 +357,10 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
   if (program_out != nullptr) *program_out = program;
   if (change) change(program.instructions);
 
-  sim::Machine machine(config);
+  sim::Chip chip(config);
   for (int placement = 0; placement < 2; ++placement) {
-    machine.poison(seed + static_cast<uint64_t>(placement));
+    for (int core = 0; core < config.cores; ++core)
+      chip.core(static_cast<size_t>(core)).poison(seed + static_cast<uint64_t>(placement + 2 * core));
     std::vector<uint8_t> constants = program.constants, arena(program.arena_bytes);
     constants.resize(std::max<size_t>(constants.size(), 1));
     arena.resize(std::max<size_t>(arena.size(), 1));
@@ -396,11 +397,15 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
     const sim::DramRegion regions[] = {{constants_at, constants.data(), constants.size()},
                                        {arena_at, arena.data(), arena.size()}};
     request.dram = regions;
-    request.check_races = placement == 0;
-    const sim::RunResult result = machine.run(request);
-    if (!result.ok()) {
-      return "fault " + std::string(isa::to_string(result.fault.code)) + " at pc " + std::to_string(result.fault.pc);
+    std::vector<sim::RunRequest> cores = {request};
+    for (const CoreProgram& other : program.others) {
+      cores.push_back(request);
+      cores.back().instructions = other.instructions;
     }
+    const sim::ChipResult result = chip.run({.cores = cores, .check_races = placement == 0, .threads = placement != 0});
+    for (const sim::RunResult& core : result.cores)
+      if (!core.ok())
+        return "fault " + std::string(isa::to_string(core.fault.code)) + " at pc " + std::to_string(core.fault.pc);
     if (!result.races.empty()) {
       const sim::Race& race = result.races[0];
       return std::to_string(result.races.size()) + " races, first between " + std::to_string(race.first.pc) + " and " +

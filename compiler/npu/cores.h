@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph as a program of several cores. Enters: a checked graph, and a machine with cores > 1. Leaves: a program with
+// a stream for each core. How each operation is divided (by images, rows, columns or channels of its result, or not at
+// all) is chosen by what its parts take of the engines and of the shared bus, and by who then waits for whom. Each
+// core's operations are compiled as a graph of their own, at places that are planned for all of them together.
+#pragma once
+
+#include <vector>
+
+#include "compiler/npu/cores_split.h"
+#include "compiler/npu/graph.h"
+
+namespace tessera::npu {
+
+/// The division of each operation, of least estimated cycles.
+std::vector<Division> choose_divisions(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+
+/// Errors: as compile().
+Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+
+/// A checked graph on one core alone.
+Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+
+/// Multiply-accumulates of an operation.
+int64_t model_macs(const Graph& graph, const Operation& operation);
+
+}  // namespace tessera::npu
