@@ -8,8 +8,8 @@ load.
 
 nextpnr comes from PyPI, compiled to WebAssembly, and takes from some ten minutes to hours. Placements are drawn until
 one meets the timing, four at most (`--tries`), as many at once as there are processors (`--jobs`). `--seed` takes one
-alone, `--clock` is another clock of the system. Block RAMs and multipliers get their sites before (blocks.py), unless
-`--blocks nextpnr` leaves that to nextpnr."""
+alone, `--clock` is another clock of the system. With `--blocks assigned`, block RAMs and multipliers get their sites
+before (blocks.py); nextpnr finds those too otherwise."""
 
 import argparse
 import json
@@ -173,7 +173,7 @@ def body():
     parser.add_argument("--tries", type=int, default=4, metavar="N", help="so many seeds at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="placements at once")
     parser.add_argument("--placer", choices=["static", "heap"], default="static", help="of nextpnr")
-    parser.add_argument("--blocks", choices=["assigned", "nextpnr"], default="assigned", help="sites of blocks: whose")
+    parser.add_argument("--blocks", choices=["nextpnr", "assigned"], default="nextpnr", help="who finds their sites")
     parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
     parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
     parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it has the serial line")
