@@ -231,9 +231,9 @@ TEST(Device, RunsAProgramOnEachCore) {
     EXPECT_EQ(std::count_if(report.profile.begin(), report.profile.end(), [](const auto& i) { return i.core == 1; }),
               4);
 
-    second[0] = await;
-    std::get<isa::Fence>(second[0]).await_count = 2;  // never comes
-    device->write(request.others[0].program_address, words_of(second));
+    auto endless = second;
+    std::get<isa::Fence>(endless[0]).await_count = 2;
+    device->write(request.others[0].program_address, words_of(endless));
     report = device->run(request);
     EXPECT_EQ(describe_fault(report), "no_progress at instruction 0 (load) of core 1");
     request.others[0].instruction_count = 0;

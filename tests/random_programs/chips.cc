@@ -12,6 +12,9 @@
 #ifdef TESSERA_PROOF_SYSTEMC
 #include "sim/systemc/machine.h"
 #endif
+#ifdef TESSERA_PROOF_RTL
+#include "sim/verilator/chip.h"
+#endif
 
 namespace tessera::proof {
 namespace {
@@ -142,6 +145,59 @@ class Systemc final : public ChipMachine {
 };
 #endif
 
+#ifdef TESSERA_PROOF_RTL
+class Rtl final : public ChipMachine {
+ public:
+  explicit Rtl(const isa::MachineConfig& config)
+      : ChipMachine("rtl"), config_(config), chip_(sim::make_rtl_chip(config)) {}
+
+  ChipOutcome run(const ChipCase& test) override {
+    const size_t count = test.chip.programs.size();
+    ChipOutcome outcome;
+    outcome.memory = test.memory;
+    sim::RtlChipRequest request;
+    for (size_t k = 0; k < count; ++k) {
+      const auto initial = initial_scratchpads(test, k);
+      for (int s = 0; s < isa::kSpaces; ++s)
+        chip_->core(k).write_scratchpad(static_cast<isa::Space>(s), 0, initial[static_cast<size_t>(s)]);
+      request.cores.push_back(
+          {test.program_addresses[k], static_cast<uint32_t>(test.chip.programs[k].size()), test.chip.bases, {}});
+    }
+    request.window_first = test.chip.dram_address;
+    request.window_last = test.chip.dram_address + test.memory.size() - 1;
+    request.max_cycles = 8000000;
+    sim::DramOptions options;
+    options.beat_bytes = test.config.memory_bytes();
+    options.latency_cycles = test.dram_latency;
+    options.pressure_percent = test.pressure_percent;
+    options.seed = test.seed;
+    sim::DramModel dram(options, test.chip.dram_address, outcome.memory.data(), outcome.memory.size());
+    const sim::RtlChipResult result = [&] {
+      try {
+        return chip_->run(request, dram);
+      } catch (...) {
+        chip_ = sim::make_rtl_chip(config_);  // it hangs, or is in no known state
+        throw;
+      }
+    }();
+    outcome.cycles = result.cycles;
+    for (size_t k = 0; k < count; ++k) {
+      outcome.faults.push_back(result.cores[k].fault);
+      auto& executed = outcome.executed.emplace_back();
+      for (size_t u = 0; u < executed.size(); ++u) executed[u] = result.cores[k].units[u].executed;
+      auto& scratchpads = outcome.scratchpads.emplace_back();
+      for (int s = 0; s < isa::kSpaces; ++s)
+        scratchpads[static_cast<size_t>(s)] = chip_->core(k).scratchpad(static_cast<isa::Space>(s));
+    }
+    return outcome;
+  }
+
+ private:
+  isa::MachineConfig config_;
+  std::unique_ptr<sim::RtlChip> chip_;
+};
+#endif
+
 std::string describe(const isa::FaultRecord& fault) {
   if (fault.code == isa::Fault::kNone) return "no fault";
   return std::string(isa::to_string(fault.code)) + " at instruction " + std::to_string(fault.pc) + " (" +
@@ -218,10 +274,15 @@ std::array<std::vector<uint8_t>, isa::kSpaces> initial_scratchpads(const ChipCas
   return all;
 }
 
-std::vector<std::string> chip_machine_names() {
+std::vector<std::string> chip_machine_names([[maybe_unused]] const isa::MachineConfig& config) {
   std::vector<std::string> names{"functional", "reversed", "threads"};
 #ifdef TESSERA_PROOF_SYSTEMC
   names.emplace_back("systemc");
+#endif
+#ifdef TESSERA_PROOF_RTL
+  for (const isa::MachineConfig& built : sim::rtl_configs()) {
+    if (built == config) names.emplace_back("rtl");
+  }
 #endif
   return names;
 }
@@ -233,8 +294,11 @@ std::unique_ptr<ChipMachine> make_chip_machine(std::string_view name, const isa:
 #ifdef TESSERA_PROOF_SYSTEMC
   if (name == "systemc") return std::make_unique<Systemc>(config);
 #endif
+#ifdef TESSERA_PROOF_RTL
+  if (name == "rtl") return std::make_unique<Rtl>(config);
+#endif
   std::string known;
-  for (const std::string& machine : chip_machine_names()) known += (known.empty() ? "" : ", ") + machine;
+  for (const std::string& machine : chip_machine_names(config)) known += (known.empty() ? "" : ", ") + machine;
   throw Error(ErrorCode::kInvalidArgument,
               "no machine '" + std::string(name) + "' of several cores in this build; known: " + known);
 }

@@ -57,9 +57,10 @@ using ChipMachines = std::vector<std::unique_ptr<ChipMachine>>;
 /// What a core's scratchpads hold before a case.
 std::array<std::vector<uint8_t>, isa::kSpaces> initial_scratchpads(const ChipCase& test, size_t core);
 
-/// "functional", "reversed" (the cores in the other order), "threads", "systemc".
-std::vector<std::string> chip_machine_names();
-/// Errors: kInvalidArgument for an unknown name.
+/// "functional", "reversed" (the cores in the other order), "threads", "systemc", and "rtl" where the build has
+/// verilated that configuration.
+std::vector<std::string> chip_machine_names(const isa::MachineConfig& config);
+/// An "rtl" that the build does not have is verilated. Errors: kInvalidArgument for an unknown name.
 std::unique_ptr<ChipMachine> make_chip_machine(std::string_view name, const isa::MachineConfig& config);
 
 /// As difference() of compare.h; the first machine is the one the others are compared with.

@@ -112,7 +112,7 @@ int run_config(const Options& options, const isa::MachineConfig& config) {
 
 /// The same for machines of several cores. A failing case is run again with fewer instructions while it fails.
 int run_chips(const Options& options, const isa::MachineConfig& config) {
-  const std::vector<std::string> names = options.machines.empty() ? chip_machine_names() : options.machines;
+  const std::vector<std::string> names = options.machines.empty() ? chip_machine_names(config) : options.machines;
   ChipMachines machines;
   for (const std::string& name : names) machines.push_back(make_chip_machine(name, config));
   std::vector<uint64_t> cycles(machines.size());
