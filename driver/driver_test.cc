@@ -175,6 +175,95 @@ TEST(Device, RunsOneProgramAtTwoPlaces) {
   }
 }
 
+isa::MachineConfig two_cores() {
+  isa::MachineConfig config = isa::find_config("npu64");
+  config.name = "two";
+  config.cores = 2;
+  return config;
+}
+
+bool has(std::string_view name) {
+  const auto known = backends();
+  return std::any_of(known.begin(), known.end(), [&](const BackendInfo& one) { return one.name == name; });
+}
+
+TEST(Device, RunsAProgramOnEachCore) {
+  // Core 0 copies from base 0 to base 1 and publishes; core 1 awaits that and copies on to base 2.
+  isa::Fence publish;
+  publish.engine = isa::Engine::kStore;
+  publish.publish = true;
+  isa::Fence await;
+  await.engine = isa::Engine::kLoad;
+  await.await = true;
+  await.await_count = 1;
+  auto first = copy_program(1000), second = first;
+  first.insert(first.end() - 1, publish);
+  second.insert(second.begin(), await);
+  std::get<isa::Load>(second[1]).base = 1;
+  std::get<isa::Store>(second[2]).base = 2;
+  for (const char* name : {"fsim", "sysc"}) {
+    if (!has(name)) continue;
+    SCOPED_TRACE(name);
+    const auto device = open_device(name, two_cores());
+    std::vector<uint8_t> data(1000), copy(1000);
+    std::iota(data.begin(), data.end(), uint8_t{1});
+    RunRequest request;
+    for (size_t b = 0; b < 3; ++b) request.bases[b] = device->allocate(1000);
+    device->write(request.bases[0], data);
+    request.program_address = device->allocate(512);
+    request.instruction_count = 4;
+    request.others.push_back({device->allocate(512), 4});
+    request.profile = true;
+    device->write(request.program_address, words_of(first));
+    device->write(request.others[0].program_address, words_of(second));
+    RunReport report = device->run(request);
+    EXPECT_TRUE(report.ok()) << describe_fault(report);
+    device->read(request.bases[2], copy);
+    EXPECT_EQ(copy, data);
+    ASSERT_EQ(report.cores.size(), 2u);
+    EXPECT_EQ(report.counters.bytes_read, 2 * (1000u + 4 * 64));
+    EXPECT_EQ(report.cores[1].counters.bytes_written, 1000u);
+    EXPECT_EQ(report.cycles.has_value(), std::string_view(name) != "fsim");
+    if (report.cycles) {
+      EXPECT_EQ(*report.cycles, *report.cores[1].cycles);
+    }
+    ASSERT_EQ(report.profile.size(), 8u);
+    EXPECT_EQ(std::count_if(report.profile.begin(), report.profile.end(), [](const auto& i) { return i.core == 1; }),
+              4);
+
+    auto endless = second;
+    std::get<isa::Fence>(endless[0]).await_count = 2;
+    device->write(request.others[0].program_address, words_of(endless));
+    report = device->run(request);
+    EXPECT_EQ(describe_fault(report), "no_progress at instruction 0 (load) of core 1");
+    request.others[0].instruction_count = 0;
+    report = device->run(request);
+    EXPECT_TRUE(report.ok());
+    EXPECT_EQ(report.cores[1].counters.instructions, 0u);
+    request.others.push_back({});
+    error_of(ErrorCode::kInvalidArgument, [&] { device->run(request); });
+  }
+}
+
+TEST(Device, RacesOfTwoCoresAreReported) {
+  const auto device = open_device("fsim", two_cores());
+  const auto words = words_of(copy_program(64));
+  RunRequest request;
+  request.bases[0] = device->allocate(64);
+  request.bases[1] = device->allocate(64);
+  request.program_address = device->allocate(words.size());
+  request.instruction_count = 3;
+  request.others.push_back({device->allocate(words.size()), 3});
+  request.check_races = true;
+  device->write(request.program_address, words);
+  device->write(request.others[0].program_address, words);
+  const RunReport report = device->run(request);
+  ASSERT_EQ(report.races.size(), 1u);
+  EXPECT_NE(describe(report.races[0]).find("instruction 1 of core 0 (store, write) and 1 of core 1 (store, write)"),
+            std::string::npos)
+      << describe(report.races[0]);
+}
+
 TEST(Device, FaultsAreData) {
   const auto device = open_device("fsim", isa::find_config("npu64"), {.heap_bytes = 1 << 16});
   const auto words = words_of(copy_program(100));

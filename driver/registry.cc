@@ -40,7 +40,7 @@ constexpr Backend kBackends[] = {
     {"rtl", "Verilated RTL: exact results, exact cycles", open_rtl, true},
 #endif
 #ifdef TESSERA_BACKEND_SYSC
-    {"sysc", "SystemC model: exact results, cycles within one per cent", open_sysc},
+    {"sysc", "SystemC model: exact results, cycles within one per cent", open_sysc, true},
 #endif
     {"xrt", "a card through XRT, or the simulated board; xrt:INDEX or xrt:BDF chooses a card", open_xrt},
 };

@@ -96,10 +96,10 @@ RunReport SimulatedDevice::run(const RunRequest& request) {
   return execute(request);
 }
 
-std::span<const uint8_t> SimulatedDevice::program_words(const RunRequest& request) const {
-  const uint64_t offset = request.program_address - heap_.base();
-  if (request.program_address < heap_.base() || offset >= heap_.size_bytes()) return {};
-  const uint64_t bytes = uint64_t{request.instruction_count} * isa::kInstructionBytes;
+std::span<const uint8_t> SimulatedDevice::program_words(const CoreProgram& program) const {
+  const uint64_t offset = program.program_address - heap_.base();
+  if (program.program_address < heap_.base() || offset >= heap_.size_bytes()) return {};
+  const uint64_t bytes = uint64_t{program.instruction_count} * isa::kInstructionBytes;
   return {memory_ + offset, std::min(bytes, heap_.size_bytes() - offset)};
 }
 

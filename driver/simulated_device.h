@@ -37,8 +37,8 @@ class SimulatedDevice : public Device {
 
   const Heap& heap() const { return heap_; }
   uint8_t* host(uint64_t address) const { return memory_ + (address - heap_.base()); }
-  /// The words of the program as far as they lie in memory.
-  std::span<const uint8_t> program_words(const RunRequest& request) const;
+  /// The words of a program as far as they lie in memory.
+  std::span<const uint8_t> program_words(const CoreProgram& program) const;
 
  private:
   void require_allocated(const char* what, uint64_t address, uint64_t size_bytes) const;
@@ -59,9 +59,9 @@ sim::DramOptions dram_options(std::string_view device, const isa::MachineConfig&
 /// Errors: kUnsupported when the request asks for checks of a machine without them.
 void refuse_checks(std::string_view device, const RunRequest& request);
 
-/// The counters of a machine with time, whatever its type calls the same fields.
-template <typename Result>
-void fill_timed(RunReport& report, const Result& result, uint64_t macs) {
+/// The counters of a machine with time, whatever its type calls the same fields: of a run, or of one core.
+template <typename Report, typename Result>
+void fill_timed(Report& report, const Result& result, uint64_t macs) {
   report.fault = result.fault;
   report.cycles = result.cycles;
   report.counters.instructions = result.instructions;

@@ -20,25 +20,39 @@ class SystemcDevice final : public SimulatedDevice {
  protected:
   RunReport execute(const RunRequest& request) override {
     refuse_checks("sysc", request);
-    if (request.poison) machine_.functional().poison(*request.poison);
+    const auto cores = static_cast<size_t>(config().cores);
+    if (request.poison) {
+      for (size_t k = 0; k < cores; ++k) machine_.functional(k).poison(*request.poison + k);
+    }
     const sim::DramRegion region{heap().base(), host(heap().base()), heap().size_bytes()};
-    sim::Trace trace;
-    sim::systemc::TimedRequest inner;
-    inner.program_address = request.program_address;
-    inner.instruction_count = request.instruction_count;
-    inner.bases = request.bases;
-    inner.window_first = heap().base();
-    inner.window_last = heap().base() + heap().size_bytes() - 1;
-    inner.dram = {&region, 1};
-    inner.timing = dram_;
-    inner.memory_address = heap().base();
-    if (request.profile) inner.trace = &trace;
+    std::vector<CoreProgram> programs{{request.program_address, request.instruction_count}};
+    programs.insert(programs.end(), request.others.begin(), request.others.end());
+    std::vector<sim::Trace> traces(programs.size());
+    std::vector<sim::systemc::TimedRequest> inner(programs.size());
     uint64_t executed = 0;
-    if (request.progress) inner.observer = [&](const sim::Work&) { request.progress(false, ++executed); };
-    const sim::systemc::TimedResult result = machine_.run(inner);
+    for (size_t k = 0; k < programs.size(); ++k) {
+      inner[k].program_address = programs[k].program_address;
+      inner[k].instruction_count = programs[k].instruction_count;
+      inner[k].bases = request.bases;
+      inner[k].window_first = heap().base();
+      inner[k].window_last = heap().base() + heap().size_bytes() - 1;
+      inner[k].dram = {&region, 1};
+      inner[k].timing = dram_;
+      inner[k].memory_address = heap().base();
+      if (request.profile) inner[k].trace = &traces[k];
+      if (request.progress) inner[k].observer = [&](const sim::Work&) { request.progress(false, ++executed); };
+    }
+    const std::vector<sim::systemc::TimedResult> results = machine_.run(inner);
     RunReport report;
-    fill_timed(report, result, result.macs);
-    if (request.profile) fill_profile(report, trace, decode_program(program_words(request)), config());
+    for (size_t k = 0; k < programs.size() && request.profile; ++k)
+      fill_profile(report, traces[k], decode_program(program_words(programs[k])), config(), static_cast<uint32_t>(k));
+    if (cores == 1) {
+      fill_timed(report, results[0], results[0].macs);
+      return report;
+    }
+    for (const sim::systemc::TimedResult& result : results)
+      fill_timed(report.cores.emplace_back(), result, result.macs);
+    sum_cores(report);
     return report;
   }
 

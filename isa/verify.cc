@@ -53,8 +53,7 @@ Result check(const Finish& i, const MachineConfig&) {
 Result check(const Fence& i, const MachineConfig& config) {
   if ((i.publish || i.await) && config.cores == 1) return illegal("publish or await on a machine of one core");
   if (i.publish && i.engine != Engine::kStore) return illegal("publish is for store");
-  if (i.await && i.engine != Engine::kLoad && i.engine != Engine::kStore)
-    return illegal("await is for load and store");
+  if (i.await && i.engine != Engine::kLoad && i.engine != Engine::kStore) return illegal("await is for load and store");
   if (!i.await && (i.await_core != 0 || i.await_count != 0)) return illegal("await_core or await_count without await");
   if (i.await && i.await_core >= config.cores) {
     return illegal("await_core = " + std::to_string(i.await_core) + " is beyond " + std::to_string(config.cores) +

@@ -63,6 +63,10 @@ class Agenda {
     while (size_ > 0 && withdrawn(ahead_[0])) extract();
     return ahead_[0].at;
   }
+  /// Whether a turn has been asked for in the cycle that has begun, or earlier.
+  bool due_now() { return due() || next() <= now_; }
+  /// A cycle begins in which others have turns; no earlier turn is left.
+  void enter(Cycle at) { now_ = std::max(now_, at); }
   /// Begins the next turn: of this cycle when there is one, else of cycle next(), which must have been asked for.
   Turn begin() {
     if (due_.size == 0) collect();

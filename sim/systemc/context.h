@@ -34,8 +34,12 @@ class PortShares {
 /// Cycles from STORE's read of a group to its beat on the bus: reads of others refuse it the beats so much later.
 inline constexpr Cycle kReadToBeat = isa::timing::store::kFirstBeat - 1;
 
+class Interconnect;
+
 struct Context {
   Agenda agenda;
+  Interconnect* interconnect = nullptr;  // between this core's bus and DRAM; null on a machine of one core
+  size_t core = 0;
   const TimedRequest* request = nullptr;
   TimedResult* result = nullptr;
   Machine* functional = nullptr;
@@ -45,6 +49,9 @@ struct Context {
   double padding_share = 0;    // of INP's second port, by LOAD beside its reads' beats
   bool acc_moves = false;      // LOAD or STORE have had an instruction that moves ACC
   bool alu_reads_inp = false;  // in its turn behind LOAD's writes
+
+  /// Whether the bus is stepped cycle by cycle.
+  bool bus_stepped() const { return interconnect != nullptr || request->timing.spec.has_value(); }
 
   UnitCounters& counters(isa::Unit unit) { return result->units[static_cast<size_t>(unit)]; }
 };

@@ -12,6 +12,7 @@
 namespace tessera::sim::systemc {
 namespace {
 
+using isa::timing::queue::kCondition;
 using isa::timing::queue::kSignal;
 using isa::timing::queue::kVisible;
 
@@ -26,6 +27,8 @@ void Engine::reset() {
   queue_.clear();
   completions_.clear();
   conditions_ = {};
+  awaiting_ = false;
+  await_held_ = kNever;
   halted_ = false;
   popped_at_ = kNever;
   waiting_on_ = -1;
@@ -37,6 +40,8 @@ void Engine::push(uint32_t pc, const isa::Instruction& instruction) {
   Queued queued{{}, instruction, now + kVisible};
   queued.item.pc = queued.item.trace.pc = pc;
   queued.item.signal = isa::header_of(instruction).signal;
+  const auto* fence = std::get_if<isa::Fence>(&instruction);
+  queued.item.publish = fence != nullptr && fence->publish;
   queued.item.trace.unit = static_cast<isa::Unit>(engine_);
   queued.item.trace.queued_cycle = now;
   queue_.push_back(std::move(queued));
@@ -57,9 +62,25 @@ void Engine::watch_head(Cycle now) {
   waiting_on_ = -1;
   waiting_since_ = now;
   if (queue_.empty() || queue_.front().visible > now) return;
-  const isa::Wait* unmet = conditions_.unmet(isa::header_of(queue_.front().instruction), npu_, now);
+  const isa::Instruction& head = queue_.front().instruction;
+  const isa::Wait* unmet = conditions_.unmet(isa::header_of(head), npu_, now);
   if (unmet != nullptr) waiting_on_ = static_cast<int>(unmet->engine);
   if (conditions_.next() > now) wake_at(conditions_.next());
+  const auto* fence = std::get_if<isa::Fence>(&head);
+  if (fence == nullptr || !fence->await) return;
+  awaiting_ = true;
+  if (await_held_ == kNever && npu_.public_holds(*fence)) {
+    await_held_ = now;
+    wake_at(now + kCondition);
+  }
+  if (unmet == nullptr && (await_held_ == kNever || now < await_held_ + kCondition))
+    waiting_on_ = static_cast<int>(engine_);
+}
+
+bool Engine::awaits() const {
+  if (queue_.empty()) return false;
+  const auto* fence = std::get_if<isa::Fence>(&queue_.front().instruction);
+  return fence != nullptr && !npu_.public_holds(*fence);
 }
 
 void Engine::close_wait() { watch_head(context_.agenda.now()); }
@@ -71,6 +92,8 @@ Queued* Engine::take(Cycle now) {
   taken_ = std::move(queue_.front());
   queue_.pop_front();
   conditions_ = {};
+  awaiting_ = false;
+  await_held_ = kNever;
   popped_at_ = now;
   if (!queue_.empty() && queue_.front().visible <= now) queue_.front().visible = now + kVisible;
   npu_.room(engine_);

@@ -20,6 +20,7 @@ struct Item {
   uint32_t pc = 0;
   isa::Fault fault = isa::Fault::kNone;
   bool signal = false;
+  bool publish = false;
   InstructionTrace trace;
 };
 
@@ -45,8 +46,14 @@ class Engine : public sc_core::sc_module, public Process {
   bool idle() const { return inside_ == 0; }
   /// A timeline has counted.
   void timeline_counted(isa::Engine engine);
+  /// A core has published.
+  void public_counted() {
+    if (awaiting_ && await_held_ == kNever) wake();
+  }
   void wake() { wake_at(0); }
   void step() override;
+  /// Whether the head waits for a public counter that has not come.
+  bool awaits() const;
   /// Cycles of waiting up to the end of the run.
   void close_wait();
 
@@ -79,7 +86,9 @@ class Engine : public sc_core::sc_module, public Process {
   Ring<Queued> queue_;
   Ring<Completion> completions_;
   Queued taken_;
-  Conditions conditions_;  // of the head
+  Conditions conditions_;      // of the head
+  bool awaiting_ = false;      // the head has been seen to wait for a public counter
+  Cycle await_held_ = kNever;  // the cycle in which that was found to have come
   Cycle popped_at_ = kNever;
   bool halted_ = false;  // a fault has been found: nothing more is taken
   int waiting_on_ = -1;

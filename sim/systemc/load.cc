@@ -93,7 +93,7 @@ uint32_t Load::refusals() const {
 /// Of a run's refused cycles those in which a beat on the bus waits: the queue and LOAD's hand hold the others.
 uint32_t Load::held(uint32_t beats) const {
   constexpr uint32_t kHeld = isa::timing::bus::kBeatsWaiting + 1;
-  return context_.request->timing.spec || beats <= kHeld ? 0 : (beats - kHeld) * refusals();
+  return context_.bus_stepped() || beats <= kHeld ? 0 : (beats - kHeld) * refusals();
 }
 
 /// It needs a cycle for each beat, like the run before it.

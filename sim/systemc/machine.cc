@@ -9,7 +9,7 @@
 #include <systemc>
 
 #include "base/error.h"
-#include "sim/systemc/npu.h"
+#include "sim/systemc/chip.h"
 
 /// libsystemc's own main() asks for it; programs here have theirs.
 extern "C" __attribute__((weak)) int sc_main(int, char**) { return 1; }
@@ -23,33 +23,51 @@ std::mutex& kernel_mutex() {
 }
 
 /// Never destroyed: SystemC's own statics may be gone by then.
-Npu& the_npu() {
-  static Npu* npu = [] {
+Chip& the_chip() {
+  static Chip* chip = [] {
     if (sc_core::sc_get_status() != sc_core::SC_ELABORATION)
       throw Error(ErrorCode::kUnsupported,
                   "SystemC runs already in this process, for a program of its own or another copy of Tessera, and has "
                   "one machine a process; run this one in another process, or on device fsim or rtl");
     setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 0);
-    Npu* made = new Npu("npu");
+    Chip* made = new Chip("chip");
     sc_core::sc_start(sc_core::SC_ZERO_TIME);  // ends the elaboration
     return made;
   }();
-  return *npu;
+  return *chip;
+}
+
+void check_timing(const DramOptions& timing, const isa::MachineConfig& config) {
+  if (timing.latency_cycles < 1) throw Error(ErrorCode::kInvalidArgument, "DRAM's latency is at least 1 cycle");
+  if (timing.bandwidth_bytes < 0 || timing.bandwidth_bytes > config.memory_bytes()) {
+    throw Error(ErrorCode::kInvalidArgument, "DRAM's bandwidth is 1 to " + std::to_string(config.memory_bytes()) +
+                                                 " bytes a cycle, the bus's width");
+  }
+}
+
+std::vector<Machine> make_cores(const isa::MachineConfig& config) {
+  isa::validate(config);
+  std::vector<Machine> cores;
+  for (int k = 0; k < config.cores; ++k) cores.emplace_back(config);
+  return cores;
 }
 
 }  // namespace
 
-TimedMachine::TimedMachine(const isa::MachineConfig& config) : functional_(config) {}
+TimedMachine::TimedMachine(const isa::MachineConfig& config) : functional_(make_cores(config)) {}
 TimedMachine::~TimedMachine() = default;
 
-TimedResult TimedMachine::run(const TimedRequest& request) {
-  if (request.timing.latency_cycles < 1) throw Error(ErrorCode::kInvalidArgument, "DRAM's latency is at least 1 cycle");
-  if (request.timing.bandwidth_bytes < 0 || request.timing.bandwidth_bytes > config().axi_bytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "DRAM's bandwidth is 1 to " + std::to_string(config().axi_bytes) + " bytes a cycle, the bus's width");
+TimedResult TimedMachine::run(const TimedRequest& request) { return run(std::span(&request, 1))[0]; }
+
+std::vector<TimedResult> TimedMachine::run(std::span<const TimedRequest> cores) {
+  if (cores.empty() || cores.size() > functional_.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "programs for " + std::to_string(cores.size()) + " cores; '" +
+                                                 config().name + "' has " + std::to_string(functional_.size()));
   }
+  check_timing(cores[0].timing, config());
   const std::lock_guard lock(kernel_mutex());
-  return the_npu().run(functional_, request);
+  if (functional_.size() == 1) return {the_chip().core().run(functional_[0], cores[0])};
+  return the_chip().run(functional_, cores);
 }
 
 }  // namespace tessera::sim::systemc

@@ -43,7 +43,7 @@ struct TimedRequest {
 
 struct TimedResult {
   isa::FaultRecord fault;
-  uint64_t cycles = 0;
+  uint64_t cycles = 0;  // from the start to this core's end
   uint64_t instructions = 0;
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
@@ -52,21 +52,25 @@ struct TimedResult {
   DramController::Counters dram;                        // of a real DRAM
 };
 
-/// One NPU. Scratchpads keep their contents from run to run. Any thread may run any machine; runs wait for one another.
+/// One NPU, or a chip of several. Scratchpads keep their contents from run to run. Any thread may run any machine; runs
+/// wait for one another.
 class TimedMachine {
  public:
   /// Throws Error kInvalidArgument when the configuration is not valid.
   explicit TimedMachine(const isa::MachineConfig& config);
   ~TimedMachine();
 
-  const isa::MachineConfig& config() const { return functional_.config(); }
+  const isa::MachineConfig& config() const { return functional_[0].config(); }
   /// Runs a program until FINISH or a fault. Faults are data in the result.
   TimedResult run(const TimedRequest& request);
-  /// Scratchpads and their contents.
-  Machine& functional() { return functional_; }
+  /// The same on the cores of a chip, from core 0 on; one without instructions does not start. All have the DRAM,
+  /// `timing` and `memory_address` of the first. Results are by core, of all cores: zeros where one has not run.
+  std::vector<TimedResult> run(std::span<const TimedRequest> cores);
+  /// Scratchpads of a core and their contents.
+  Machine& functional(size_t core = 0) { return functional_[core]; }
 
  private:
-  Machine functional_;
+  std::vector<Machine> functional_;
 };
 
 }  // namespace tessera::sim::systemc

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "isa/generated/timing.h"
+#include "sim/systemc/interconnect.h"
 
 namespace tessera::sim::systemc {
 namespace {
@@ -54,7 +55,7 @@ void Memory::reset() {
   last_response_ = 0;
   planned_ = 0;
   dram_.reset();
-  if (timing.spec) {
+  if (timing.spec && context_.interconnect == nullptr) {
     dram_.emplace(*timing.spec, context_.request->memory_address, context_.config.axi_bytes);
     dram_->skip(kStarted);
   }
@@ -73,7 +74,7 @@ tlm::tlm_sync_enum Memory::nb_transport_fw(int id, tlm::tlm_generic_payload& pay
   TESSERA_INVARIANT(phase == tlm::BEGIN_REQ && offers_[static_cast<size_t>(id)] == nullptr, "one offer at a time");
   Burst& burst = burst_of(payload);
   offers_[static_cast<size_t>(id)] = &burst;
-  if (!stepping_) wake_at(burst.offered + (dram_ ? 1 : 0));
+  if (!stepping_ && context_.interconnect == nullptr) wake_at(burst.offered + (dram_ ? 1 : 0));
   return tlm::TLM_ACCEPTED;
 }
 
@@ -384,8 +385,9 @@ void Memory::step() {
   stepping_ = false;
 }
 
-bool Memory::dram_busy() const {
-  return !dram_->quiet() || !reads_.empty() || !writes_.empty() || !unanswered_.empty() || beats_waiting_ > 0;
+bool Memory::busy() const {
+  return (dram_ && !dram_->quiet()) || !reads_.empty() || !writes_.empty() || !unanswered_.empty() ||
+         beats_waiting_ > 0;
 }
 
 Cycle Memory::first_offer() const {
@@ -399,7 +401,7 @@ Cycle Memory::first_offer() const {
 /// The cycles before `now`. Where nothing is under way, those up to the next burst or refresh pass at once.
 void Memory::follow(Cycle now) {
   while (clocked_ < now) {
-    if (!dram_busy()) {
+    if (!busy()) {
       const Cycle until = std::min(now, first_offer());
       const Cycle idle = until > clocked_ ? std::min(until - clocked_, Cycle{dram_->quiet_cycles()}) : 0;
       if (idle > 0) {
@@ -408,14 +410,13 @@ void Memory::follow(Cycle now) {
         continue;
       }
     }
-    clock_dram(clocked_++);
+    clock_bus(clocked_++);
   }
-  if (dram_busy()) {
+  if (busy()) {
     wake_at(now + 1);
     return;
   }
-  asked_ = 0;
-  share_inp();
+  rest();
   if (const Cycle first = first_offer(); first != kNever) {
     wake_at(std::max(now, first) + 1);
   }
@@ -518,8 +519,22 @@ void Memory::beat_given(Cycle cycle) {
   burst.side->gone(burst);
 }
 
-void Memory::clock_dram(Cycle cycle) {
-  const DramController::Outputs out = dram_->outputs();
+DramController::Outputs Memory::bus_outputs() const {
+  return dram_ ? dram_->outputs() : context_.interconnect->outputs(context_.core);
+}
+
+void Memory::drive_bus(const DramController::Inputs& in) {
+  if (dram_) {
+    dram_->clock(in);
+  } else {
+    context_.interconnect->drive(context_.core, in);
+  }
+}
+
+void Memory::drain() { drive_bus({.r_ready = true, .b_ready = true}); }
+
+void Memory::clock_bus(Cycle cycle) {
+  const DramController::Outputs out = bus_outputs();
   DramController::Inputs in;
   const auto width = static_cast<uint64_t>(context_.config.axi_bytes);
   if (read_on_bus_ != nullptr) {
@@ -537,7 +552,7 @@ void Memory::clock_dram(Cycle cycle) {
   in.b_ready = true;
   const bool takes = takes_beat(cycle);
   const bool answered = out.b_valid && !unanswered_.empty();
-  dram_->clock(in);
+  drive_bus(in);
   if (cycle % kAskedCycles == 0) share_inp();
 
   if (in.ar_valid && out.ar_ready) read_on_bus_ = nullptr;
@@ -560,7 +575,7 @@ void Memory::clock_dram(Cycle cycle) {
 }
 
 void Memory::port_changed(Port port) {
-  if (dram_) return;
+  if (context_.bus_stepped()) return;
   const auto moves = [&](const Server& server) {
     return (server.active || (&server == &write_ && !writes_.empty())) && server.through == port;
   };

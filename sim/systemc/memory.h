@@ -5,7 +5,8 @@
 // a rate that holds until something changes (a burst begins or ends on the other side, a port gets busy), then what has
 // been done is settled and the rest planned anew. Behind a real DRAM (sim/memory/dram_controller.h) nothing holds for
 // long: its controller is stepped cycle by cycle while anything is under way, one cycle behind the engines' turns, so
-// that all that they do in a cycle is known.
+// that all that they do in a cycle is known. A core of a chip has an interconnect in the place of DRAM
+// (interconnect.h), and the chip steps both.
 #pragma once
 
 #include <tlm_utils/multi_passthrough_target_socket.h>
@@ -91,6 +92,7 @@ class Memory : public sc_core::sc_module, public Process {
   void port_changed(Port port);
   /// An engine whose beats could not move can go on.
   void poke() {
+    if (context_.interconnect != nullptr) return;
     planned_ = 0;
     wake_at(0);
   }
@@ -98,6 +100,19 @@ class Memory : public sc_core::sc_module, public Process {
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
   bool reads_idle() const { return reads_.empty() && !offers_[0] && !offers_[1]; }
   Cycle reads_idle_from() const { return reads_idle_from_; }
+  /// Of a core of a chip: one cycle of its bus.
+  void clock(Cycle cycle) { clock_bus(cycle); }
+  /// Nothing is under way: LOAD asks for no port.
+  void rest() {
+    asked_ = 0;
+    share_inp();
+  }
+  /// The same of a core that has ended: it takes what still comes.
+  void drain();
+  /// Bursts are under way; else the first one offered, kNever without one.
+  bool busy() const;
+  Cycle first_offer() const;
+
   DramController::Counters dram_counters() const { return dram_ ? dram_->counters() : DramController::Counters{}; }
 
  private:
@@ -146,15 +161,15 @@ class Memory : public sc_core::sc_module, public Process {
   void finish_write(Cycle now);
   // Behind a real DRAM.
   void follow(Cycle now);
-  void clock_dram(Cycle cycle);
+  void clock_bus(Cycle cycle);
+  DramController::Outputs bus_outputs() const;
+  void drive_bus(const DramController::Inputs& in);
   bool takes_beat(Cycle cycle);
   bool gives_beat(Cycle cycle);
   void grant_cycle(Cycle cycle, bool read_free, bool write_free);
   void beat_taken(Cycle cycle);
   void beat_given(Cycle cycle);
   void share_inp();
-  bool dram_busy() const;
-  Cycle first_offer() const;
   void respond(int id, Burst& burst, tlm::tlm_phase phase, Cycle at);
   bool refused(const Burst& burst) const;
   double cycles_per_beat(const Server& server, PortShares::Who who) const;

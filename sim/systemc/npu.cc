@@ -8,7 +8,6 @@
 namespace tessera::sim::systemc {
 namespace {
 
-constexpr Cycle kIdleCycles = 64;  // without progress before the machine gives up
 constexpr Cycle kQuantum = 10000;  // that the machine runs ahead of SystemC
 
 }  // namespace
@@ -32,37 +31,69 @@ Npu::Npu(sc_core::sc_module_name name)
   memory_.load_share_changed = [this] { alu_.load_share_changed(); };
 }
 
-TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
-  TimedResult result;
+void sort_bursts(const TimedRequest& request) {
+  if (request.trace == nullptr) return;
+  std::stable_sort(request.trace->bursts.begin(), request.trace->bursts.end(),
+                   [](const BurstTrace& a, const BurstTrace& b) { return a.address_cycle < b.address_cycle; });
+}
+
+void Npu::prepare(Machine& functional, const TimedRequest& request, TimedResult& result) {
   context_.agenda.reset();
   context_.request = &request;
   context_.result = &result;
   context_.functional = &functional;
   context_.config = functional.config();
+  context_.interconnect = place_.interconnect;
+  context_.core = place_.core;
   work_.bases = request.bases;
   work_.dram = request.dram;
   context_.ports.clear();
   context_.acc_moves = false;
   timeline_ = {};
   fault_ = {};
+  active_ = 0;
   memory_.reset();
   fetch_.reset();
   for (Engine* engine : engines_) engine->reset();
   running_ = true;
   fetch_.start();
+}
+
+TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
+  TimedResult result;
+  place_ = {};
+  prepare(functional, request, result);
   start_.notify(sc_core::SC_ZERO_TIME);
   sc_core::sc_start();
-  if (running_) {  // nothing can happen any more
-    fault_ = stuck();
-    stop(context_.agenda.now() + kIdleCycles);
-  }
+  if (running_) give_up(context_.agenda.now() + kIdleCycles);
   result.fault = fault_;
   result.dram = memory_.dram_counters();
-  if (request.trace != nullptr) {  // in the order of addresses
-    std::stable_sort(request.trace->bursts.begin(), request.trace->bursts.end(),
-                     [](const BurstTrace& a, const BurstTrace& b) { return a.address_cycle < b.address_cycle; });
-  }
+  sort_bursts(request);
   return result;
+}
+
+void Npu::begin(Machine& functional, const TimedRequest& request, TimedResult& result, const Place& place) {
+  place_ = place;
+  prepare(functional, request, result);
+}
+
+bool Npu::turn() {
+  bool any = false;
+  for (; running_ && context_.agenda.due_now(); any = true) processes_[context_.agenda.begin()]->step();
+  if (any) active_ = context_.agenda.now();
+  return any;
+}
+
+void Npu::public_counted() {
+  load_.public_counted();
+  store_.public_counted();
+}
+
+bool Npu::awaits() const { return load_.awaits() || store_.awaits(); }
+
+void Npu::give_up(Cycle at) {
+  fault_ = stuck();
+  stop(at);
 }
 
 /// The modules' turns up to the end of a quantum.
@@ -94,7 +125,9 @@ void Npu::completed(isa::Engine engine, const Item& item) {
     return;
   }
   ++context_.counters(static_cast<isa::Unit>(engine)).executed;
-  if (!item.signal || barred(item.pc)) return;
+  if (barred(item.pc)) return;
+  if (item.publish) place_.publish(place_.core);
+  if (!item.signal) return;
   ++timeline_[static_cast<size_t>(engine)];
   for (Engine* other : engines_) other->timeline_counted(engine);
   fetch_.timeline_counted(engine);
@@ -122,6 +155,8 @@ void Npu::stop(Cycle at) {
   for (Engine* engine : engines_) engine->close_wait();
   fetch_.close(at);
   context_.result->cycles = at + 1;
+  context_.result->fault = fault_;
+  if (place_.interconnect != nullptr) return;  // others may go on
   if (sc_core::sc_is_running() && sc_core::sc_get_status() == sc_core::SC_RUNNING) sc_core::sc_pause();
 }
 

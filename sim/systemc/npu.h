@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elaborated machine: engines, memory, the four timelines, the fault record and the end of a program. Enters: a
-// request. Leaves: its result. One object in a process; see machine.h.
+// One core: engines, memory, the four timelines, the fault record and the end of a program. Enters: a request. Leaves:
+// its result. A machine of one core runs by itself; those of a chip have their turns from it (chip.h).
 #pragma once
 
+#include <functional>
 #include <systemc>
+#include <vector>
 
 #include "sim/systemc/alu.h"
 #include "sim/systemc/fetch.h"
@@ -14,6 +16,11 @@
 
 namespace tessera::sim::systemc {
 
+inline constexpr Cycle kIdleCycles = 64;  // without progress before a machine gives up
+
+/// The bursts of a request's trace, when it has one, in the order of their addresses.
+void sort_bursts(const TimedRequest& request);
+
 class Npu : public sc_core::sc_module {
  public:
   SC_HAS_PROCESS(Npu);
@@ -22,8 +29,34 @@ class Npu : public sc_core::sc_module {
   /// Runs one program. Not to be called from a SystemC process.
   TimedResult run(Machine& functional, const TimedRequest& request);
 
+  /// What a core has of its chip.
+  struct Place {
+    size_t core = 0;
+    Interconnect* interconnect = nullptr;
+    const std::vector<uint16_t>* publics = nullptr;  // publishes by core
+    std::function<void(size_t core)> publish;
+  };
+  /// Begins a program on a core of a chip.
+  void begin(Machine& functional, const TimedRequest& request, TimedResult& result, const Place& place);
+  Agenda& agenda() { return context_.agenda; }
+  Memory& memory() { return memory_; }
+  /// Its turns of the cycle that the agenda has entered; whether there were any.
+  bool turn();
+  /// The cycle of its last turn.
+  Cycle active() const { return active_; }
+  /// A core has published.
+  void public_counted();
+  /// Nothing can happen any more: no_progress, found in cycle `at`.
+  void give_up(Cycle at);
+  /// Whether a head waits for a public counter.
+  bool awaits() const;
+
   // For the modules.
   Engine& engine(isa::Engine engine) { return *engines_[static_cast<size_t>(engine)]; }
+  bool public_holds(const isa::Fence& fence) const {
+    const uint16_t count = place_.publics != nullptr ? (*place_.publics)[fence.await_core] : uint16_t{0};
+    return static_cast<int16_t>(count - fence.await_count) >= 0;
+  }
   bool holds(const isa::Wait& wait) const {
     return !wait.enable || static_cast<int16_t>(timeline_[static_cast<size_t>(wait.engine)] - wait.count) >= 0;
   }
@@ -54,6 +87,7 @@ class Npu : public sc_core::sc_module {
 
  private:
   void turns();
+  void prepare(Machine& functional, const TimedRequest& request, TimedResult& result);
   void stop(Cycle at);
   isa::FaultRecord stuck() const;
 
@@ -71,6 +105,8 @@ class Npu : public sc_core::sc_module {
   std::array<uint16_t, isa::kEngines> timeline_{};
   isa::FaultRecord fault_;
   bool running_ = false;
+  Place place_;
+  Cycle active_ = 0;
 };
 
 }  // namespace tessera::sim::systemc

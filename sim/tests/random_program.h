@@ -324,8 +324,10 @@ class RandomProgramMaker {
 
   /// Adds signals, waits and FINISH. Each instruction waits, for every other engine, for the last instruction there
   /// that it conflicts with, or sometimes for a younger one, and now and then for one it has no need of. Instructions
-  /// that nobody waits for signal or not.
-  void synchronise(std::vector<isa::Instruction>& program) {
+  /// that nobody waits for signal or not. `needs`, of each instruction: how many of each other engine's first ones it
+  /// waits for at least.
+  using Needs = std::array<size_t, isa::kEngines>;
+  void synchronise(std::vector<isa::Instruction>& program, const std::vector<Needs>& needs = {}) {
     struct Access {
       int64_t lowest, highest;
       int space;  // isa::kSpaces: DRAM
@@ -351,6 +353,7 @@ class RandomProgramMaker {
           waits[e] = n + 1;
           break;
         }
+        if (!needs.empty()) waits[e] = std::max(waits[e], needs[awaited.size()][e]);
         if (waits[e] != 0 && chance(8)) waits[e] = static_cast<size_t>(pick(static_cast<int64_t>(waits[e]), count));
         if (waits[e] == 0 && chance(24)) waits[e] = static_cast<size_t>(pick(1, count));
         if (waits[e] != 0) signals[e][waits[e] - 1] = true;

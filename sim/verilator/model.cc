@@ -127,7 +127,8 @@ class Model {
     uint64_t bits = 0;
     std::memcpy(&bits, &pins.reset, sizeof(bits));
     const bool data = (pins.r_valid | pins.b_valid | pins.s_address | pins.s_data | pins.s_read | pins.s_hold) != 0;
-    changed_ = data || data_ || bits != bits_ || drive_others(pins);
+    const bool others = drive_others(pins);
+    changed_ = data || data_ || bits != bits_ || others;
     data_ = data;
     bits_ = bits;
     if (!changed_) return;

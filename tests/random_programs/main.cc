@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "isa/assembler.h"
+#include "tests/random_programs/chips.h"
 #include "tests/random_programs/compare.h"
 #include "tests/random_programs/coverage.h"
 
@@ -68,7 +69,8 @@ void report_failure(const Options& options, const Case& test, const Machines& ma
   }
 }
 
-/// One configuration: `count` programs, some with a fault injected; returns the number of failures (at most 1).
+/// One configuration of one core: `count` programs, some with a fault injected; returns the number of failures (at most
+/// 1).
 int run_config(const Options& options, const isa::MachineConfig& config) {
   const Machines machines = machines_of(options, config);
   Coverage coverage(config);
@@ -106,6 +108,47 @@ int run_config(const Options& options, const isa::MachineConfig& config) {
   for (const std::string& name : missing) std::cout << " [" << name << "]";
   std::cout << std::endl;
   return options.count >= 300 && options.fault_percent < 100 ? 1 : 0;  // so many programs leave no excuse
+}
+
+/// The same for machines of several cores. A failing case is run again with fewer instructions while it fails.
+int run_chips(const Options& options, const isa::MachineConfig& config) {
+  const std::vector<std::string> names = options.machines.empty() ? chip_machine_names(config) : options.machines;
+  ChipMachines machines;
+  for (const std::string& name : names) machines.push_back(make_chip_machine(name, config));
+  std::vector<uint64_t> cycles(machines.size());
+  std::map<std::string, uint64_t> injected;
+  uint64_t awaits = 0;
+  for (uint64_t seed = options.seed; seed < options.seed + options.count; ++seed) {
+    const bool faulty = static_cast<int>(seed * 2654435761 % 100) < options.fault_percent;
+    const ChipCase test = make_chip_case(config, seed, options.instructions, faulty);
+    if (faulty) ++injected[test.injected];
+    awaits += test.chip.awaits;
+    const auto text = chip_difference(test, machines, &cycles);
+    if (!text) continue;
+    std::cout << "FAILED: configuration " << config.name << ", seed " << seed << ", latency " << test.dram_latency
+              << (test.injected.empty() ? "" : ", injected: " + test.injected) << "\n  " << *text << std::endl;
+    int fewest = options.instructions;
+    for (int n = options.instructions - 1; n > 0 && options.shrink; --n) {
+      if (chip_difference(make_chip_case(config, seed, n, faulty), machines)) fewest = n;
+    }
+    const ChipCase small = make_chip_case(config, seed, fewest, faulty);
+    const std::string path =
+        (std::filesystem::path(options.folder) / ("failed_" + config.name + "_" + std::to_string(seed))).string();
+    save_chip(small, path);
+    std::cout << "  " << chip_difference(small, machines).value_or("(only sometimes)") << "\n  saved as " << path
+              << "_core*.s; again with: random_programs --config " << config.name << " --seed " << seed
+              << " --count 1 --instructions " << fewest << std::endl;
+    return 1;
+  }
+  std::cout << config.name << ": " << options.count << " chips from seed " << options.seed << " equal on";
+  for (size_t m = 0; m < machines.size(); ++m) {
+    std::cout << (m ? ", " : " ") << machines[m]->name();
+    if (cycles[m]) std::cout << " (" << cycles[m] << " cycles)";
+  }
+  std::cout << "; awaits " << awaits << "; injected:";
+  for (const auto& [what, count] : injected) std::cout << " " << what << " " << count << ";";
+  std::cout << std::endl;
+  return 0;
 }
 
 int replay(const Options& options) {
@@ -146,7 +189,10 @@ int run(int argc, char** argv) {
   if (const char* seed = std::getenv("TESSERA_SEED")) options.seed = std::strtoull(seed, nullptr, 10);
   if (std::getenv("TESSERA_LONG") != nullptr) options.count = std::max<uint64_t>(options.count, 20000);
   int failures = 0;
-  for (const std::string& name : options.configs) failures += run_config(options, config_of(name));
+  for (const std::string& name : options.configs) {
+    const isa::MachineConfig config = config_of(name);
+    failures += config.cores > 1 ? run_chips(options, config) : run_config(options, config);
+  }
   return failures == 0 ? 0 : 1;
 }
 
