@@ -142,6 +142,60 @@ raster_pairs = 1        # 1: depthwise windows of three columns take two vectors
 cores = 1               # cores that share the master to DRAM
 memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
+      {"npu256x2", R"toml(# SPDX-License-Identifier: Apache-2.0
+# npu256x2: 2 cores of npu256 on one master of 16 bytes.
+name = "npu256x2"
+batch = 1              # rows of a matmul or images of a batch in one entry
+block_in = 16            # input channels in one entry
+block_out = 16           # output channels in one entry
+inp_bytes = 32768
+wgt_bytes = 262144
+acc_bytes = 131072
+out_bytes = 32768
+param_bytes = 16384
+table_count = 16        # 256-byte tables
+second_lanes = 4        # lanes of the ALU's second operation
+row_lanes = 0           # lanes of the ALU's rows (row_reduce, row_map); 0: it has none
+axi_bytes = 8           # data width of the AXI master
+load_queue = 16         # instructions each engine's queue holds
+gemm_queue = 16
+alu_queue = 16
+store_queue = 16
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 2               # cores that share the master to DRAM
+memory_axi_bytes = 16   # bytes of a beat of the shared master; 0: axi_bytes
+)toml"},
+      {"npu256x4", R"toml(# SPDX-License-Identifier: Apache-2.0
+# npu256x4: 4 cores of npu256 on one master of 32 bytes.
+name = "npu256x4"
+batch = 1              # rows of a matmul or images of a batch in one entry
+block_in = 16            # input channels in one entry
+block_out = 16           # output channels in one entry
+inp_bytes = 32768
+wgt_bytes = 262144
+acc_bytes = 131072
+out_bytes = 32768
+param_bytes = 16384
+table_count = 16        # 256-byte tables
+second_lanes = 4        # lanes of the ALU's second operation
+row_lanes = 0           # lanes of the ALU's rows (row_reduce, row_map); 0: it has none
+axi_bytes = 8           # data width of the AXI master
+load_queue = 16         # instructions each engine's queue holds
+gemm_queue = 16
+alu_queue = 16
+store_queue = 16
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 4               # cores that share the master to DRAM
+memory_axi_bytes = 32   # bytes of a beat of the shared master; 0: axi_bytes
+)toml"},
       {"npu64", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu64: 1 x 8 x 8 multiply-accumulates a cycle, 64-bit AXI.
 name = "npu64"
@@ -168,6 +222,33 @@ packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
 raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
 cores = 1               # cores that share the master to DRAM
 memory_axi_bytes = 0    # bytes of a beat of the shared master; 0: axi_bytes
+)toml"},
+      {"npu64x8", R"toml(# SPDX-License-Identifier: Apache-2.0
+# npu64x8: 8 cores of npu64 on one master of 64 bytes.
+name = "npu64x8"
+batch = 1              # rows of a matmul or images of a batch in one entry
+block_in = 8            # input channels in one entry
+block_out = 8           # output channels in one entry
+inp_bytes = 16384
+wgt_bytes = 65536
+acc_bytes = 65536
+out_bytes = 16384
+param_bytes = 8192
+table_count = 16        # 256-byte tables
+second_lanes = 2        # lanes of the ALU's second operation
+row_lanes = 0           # lanes of the ALU's rows (row_reduce, row_map); 0: it has none
+axi_bytes = 8           # data width of the AXI master
+load_queue = 16         # instructions each engine's queue holds
+gemm_queue = 16
+alu_queue = 16
+store_queue = 16
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
+packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
+raster_pairs = 0        # 1: depthwise windows of three columns take two vectors a cycle
+cores = 8               # cores that share the master to DRAM
+memory_axi_bytes = 64   # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
       {"pynq_z2", R"toml(# SPDX-License-Identifier: Apache-2.0
 # pynq_z2: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI, in the block RAM of a Zynq-7020 (Pynq-Z2).
