@@ -39,14 +39,7 @@ IDEAL = "ideal"
 SHIPPED = _tessera.shipped_configs()  # {name: text}
 PARAMETERS = tuple(key for key in tomllib.loads(SHIPPED["npu256"]) if key != "name")
 # What may be left out.
-ABSENT = {
-    "row_lanes": 0,
-    "memory_parity": 0,
-    "packed_weights": 0,
-    "raster_pairs": 0,
-    "cores": 1,
-    "memory_axi_bytes": 0,
-}
+ABSENT = {"row_lanes": 0, "memory_parity": 0, "packed_weights": 0, "raster_pairs": 0, "cores": 1, "memory_axi_bytes": 0}
 OBJECTIVES = {
     "milliseconds": "time of the networks at the clock",
     "cycles": "cycles of the networks",

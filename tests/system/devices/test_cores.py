@@ -27,7 +27,8 @@ def test_digits_equal_onnx_runtime(command, images, tmp_path, chip, batch):
     expected = session.run(None, {"image": images[:batch]})[0]
     done = command(
         "run", MODEL, "--config", ROOT / "hw" / "configs" / f"{chip}.toml", "--device", "fsim", "--check-races",
-        "--poison", "3", "--input", tmp_path / "image.npy", "-o", tmp_path / "logits.npy", "--stats", tmp_path / "stats.json",
+        "--poison", "3", "--input", tmp_path / "image.npy", "-o", tmp_path / "logits.npy",
+        "--stats", tmp_path / "stats.json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert np.array_equal(np.load(tmp_path / "logits.npy"), expected)
