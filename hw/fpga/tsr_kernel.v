@@ -98,6 +98,9 @@ module tsr_kernel #(
   reg [1:0] rst_nq;
   always @(posedge ap_clk) rst_nq <= {rst_nq[0], ap_rst_n};
 
+  // What one of several cores says of itself.
+  wire [15:0] public_unused;
+  wire idle_unused, fault_unused, rest_unused;
   tsr_top #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
     .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes),
@@ -122,7 +125,8 @@ module tsr_kernel #(
     .m_awlen_o(m_axi_gmem_awlen), .m_wvalid_o(m_axi_gmem_wvalid), .m_wready_i(m_axi_gmem_wready),
     .m_wdata_o(m_axi_gmem_wdata), .m_wstrb_o(m_axi_gmem_wstrb), .m_wlast_o(m_axi_gmem_wlast),
     .m_bvalid_i(m_axi_gmem_bvalid), .m_bready_o(m_axi_gmem_bready), .m_bresp_i(m_axi_gmem_bresp),
-    .public_i(16'd0), .public_o(), .clear_i(1'b0), .idle_o(), .fault_o(), .rest_o(), .all_rest_i(1'b0)
+    .public_i(16'd0), .public_o(public_unused), .clear_i(1'b0), .idle_o(idle_unused), .fault_o(fault_unused),
+    .rest_o(rest_unused), .all_rest_i(1'b0)
   );
 
 endmodule

@@ -63,17 +63,11 @@ module tsr_share_read #(
   logic [7:0] arlen_q, length;
   assign free = (!arvalid_q || m_arready_i) && owners_ready;
   always_comb begin
-    address = '0;
-    length = '0;
     taker = '0;
-    for (int unsigned c = 0; c < Cores; c++) begin
-      if (!tsr_isa_pkg::Simulated || turn[c]) begin
-        address |= turn[c] ? addresses[64*c+:64] : '0;
-        length |= turn[c] ? lengths[8*c+:8] : '0;
-        taker |= turn[c] ? CoreBits'(c) : '0;
-      end
-    end
+    for (int unsigned c = 0; c < Cores; c++) taker |= turn[c] ? CoreBits'(c) : '0;
   end
+  tsr_choose #(.Width(64), .Count(Cores)) u_address (.words_i(addresses), .number_i(taker), .word_o(address));
+  tsr_choose #(.Width(8), .Count(Cores)) u_length (.words_i(lengths), .number_i(taker), .word_o(length));
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       arvalid_q <= 1'b0;

@@ -114,12 +114,9 @@ module tsr_share_reader #(
   assign last = beat_q == length;
   assign c_rlast_o = last;
   assign c_rresp_o = {word_q[8*MemoryBytes], 1'b0};
-  always_comb begin
-    c_rdata_o = word_q[8*AxiBytes-1:0];
-    for (int unsigned l = 1; l < Ratio; l++) begin
-      if (at == WideBits'(l)) c_rdata_o = word_q[8*AxiBytes*l+:8*AxiBytes];
-    end
-  end
+  tsr_choose #(.Width(8 * AxiBytes), .Count(Ratio)) u_lane (
+    .words_i(word_q[8*MemoryBytes-1:0]), .number_i(at[(LaneBits>0?LaneBits:1)-1:0]), .word_o(c_rdata_o)
+  );
   always_ff @(posedge clk_i) begin
     if (!rst_ni) beat_q <= '0;
     else if (fire) beat_q <= last ? '0 : beat_q + 8'd1;

@@ -65,7 +65,8 @@ module tsr_share_write #(
 
   // The burst that is sent: its core, and the wide beats behind the next one.
   logic sends_q, move, ends, free, owners_ready, owner_valid;
-  logic [Cores-1:0] sender_q;
+  logic sender_valid;
+  logic [CoreBits-1:0] sender_q;
   logic [7:0] left_q;
   logic awvalid_q, wvalid_q, wlast_q;
   logic [63:0] awaddr_q, address;
@@ -73,32 +74,25 @@ module tsr_share_write #(
   logic [8*MemoryBytes-1:0] wdata_q, word;
   logic [MemoryBytes-1:0] wstrb_q, strobe;
   logic [CoreBits-1:0] owner, taker;
-  assign move = sends_q && (word_valid & sender_q) != '0 && (!wvalid_q || m_wready_i);
+  assign move = sends_q && sender_valid && (!wvalid_q || m_wready_i);
   assign ends = move && left_q == '0;
-  assign word_take = move ? sender_q : '0;
   assign free = (!awvalid_q || m_awready_i) && owners_ready && (!sends_q || ends);
   tsr_turns #(.Count(Cores)) u_turns (.clk_i, .rst_ni(rst_ni && !restart_i), .want_i(want), .take_i(free), .turn_o(turn));
   assign take = free ? turn : '0;
   assign waits_o = want & ~take;
 
   always_comb begin
-    address = '0;
-    length = '0;
     taker = '0;
-    word = '0;
-    strobe = '0;
     for (int unsigned c = 0; c < Cores; c++) begin
-      if (!tsr_isa_pkg::Simulated || turn[c]) begin
-        address |= turn[c] ? addresses[64*c+:64] : '0;
-        length |= turn[c] ? lengths[8*c+:8] : '0;
-        taker |= turn[c] ? CoreBits'(c) : '0;
-      end
-      if (!tsr_isa_pkg::Simulated || word_take[c]) begin
-        word |= sender_q[c] ? words[8*MemoryBytes*c+:8*MemoryBytes] : '0;
-        strobe |= sender_q[c] ? strobes[MemoryBytes*c+:MemoryBytes] : '0;
-      end
+      taker |= turn[c] ? CoreBits'(c) : '0;
+      word_take[c] = move && sender_q == CoreBits'(c);
     end
   end
+  tsr_choose #(.Width(64), .Count(Cores)) u_address (.words_i(addresses), .number_i(taker), .word_o(address));
+  tsr_choose #(.Width(8), .Count(Cores)) u_length (.words_i(lengths), .number_i(taker), .word_o(length));
+  tsr_choose #(.Width(1), .Count(Cores)) u_valid (.words_i(word_valid), .number_i(sender_q), .word_o(sender_valid));
+  tsr_choose #(.Width(8 * MemoryBytes), .Count(Cores)) u_word (.words_i(words), .number_i(sender_q), .word_o(word));
+  tsr_choose #(.Width(MemoryBytes), .Count(Cores)) u_strobe (.words_i(strobes), .number_i(sender_q), .word_o(strobe));
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       awvalid_q <= 1'b0;
@@ -115,7 +109,7 @@ module tsr_share_write #(
     if (take != '0) begin
       awaddr_q <= address;
       awlen_q <= length;
-      sender_q <= turn;
+      sender_q <= taker;
       left_q <= length;
     end else if (move) begin
       left_q <= left_q - 8'd1;

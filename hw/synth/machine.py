@@ -39,8 +39,8 @@ def one_core(name, what):
 
 
 def parameters(name):
-    """Parameters of tsr_top of a configuration, which a chip of several cores has some more of: a name under hw/configs, sim/verilator/configs or hw/synth/configs, or
-    a .toml file."""
+    """Parameters of tsr_top of a configuration, or of tsr_chip, which has two more: a name under hw/configs,
+    sim/verilator/configs or hw/synth/configs, or a .toml file."""
     paths = [ROOT / folder / f"{name}.toml" for folder in ("hw/configs", "sim/verilator/configs", "hw/synth/configs")]
     if str(name).endswith(".toml"):
         paths = [pathlib.Path(name)]
@@ -86,6 +86,11 @@ def sources():
     modules = [*sorted((ROOT / "hw/prim").glob("*.sv")), *sorted((ROOT / "hw/rtl").glob("*.sv"))]
     packages = [path for path in modules if path.stem.endswith("_pkg")]  # before their users
     return [ROOT / "isa/generated/tsr_isa_pkg.sv", *packages, *(path for path in modules if path not in packages)]
+
+
+def top(name):
+    """The module that is a configuration's machine."""
+    return "tsr_chip" if "Cores" in parameters(name) else "tsr_top"
 
 
 def read_commands(top="tsr_top", chosen=None):

@@ -127,7 +127,7 @@ def elaborate(config, folder, tool, minutes):
     """{name: Module} of a configuration, before synthesis."""
     called = machine.file_name(config)
     target = folder / f"elaborated_{called}.il"
-    commands = machine.read_commands("tsr_top", machine.parameters(config)) + [f"write_rtlil {target.name}"]
+    commands = machine.read_commands(machine.top(config), machine.parameters(config)) + [f"write_rtlil {target.name}"]
     machine.yosys(commands, folder / f"elaborate_{called}.log", minutes, tool)
     found = {}
     for name, text in split(target.read_text()).items():
@@ -193,7 +193,7 @@ def synthesise(group, everything, config, number, family, options, folder, tool,
     target = folder / f"{name}_mapped.il"
     names = {module.name for module in group}
     others = [pattern(other) for other in everything if other not in names]
-    commands = machine.read_commands("tsr_top", machine.parameters(config))
+    commands = machine.read_commands(machine.top(config), machine.parameters(config))
     commands += [
         f'setattr -set ram_style "{module.style}" {pattern(module.name)}/m:*' for module in group if module.style
     ]
@@ -300,7 +300,11 @@ def memory_kinds(everything):
 
 
 def top(everything):
-    found = [name for name in everything if short(name) == "tsr_top"]
-    if len(found) != 1:
-        raise Failure(f"{len(found)} modules are called tsr_top")
-    return found[0]
+    """The whole machine's name."""
+    for kind in ("tsr_chip", "tsr_top"):
+        found = [name for name in everything if short(name) == kind]
+        if len(found) > 1:
+            raise Failure(f"{len(found)} modules are called {kind}")
+        if found:
+            return found[0]
+    raise Failure("no module is called tsr_top")

@@ -312,7 +312,7 @@ TEST(RtlChip, CoresThatWaitForEachOtherStop) {
 TEST(RtlChip, ThreadsChangeNothing) {
   for (const isa::MachineConfig& config : chips()) {
     Both both(config);
-    Both::Case made = ring(both, 96, 60, 3);
+    Both::Case made = ring(both, 96, 45, 3);
     const RtlChipResult alone = both.run(made);
     both.rtl().set_threads(2);
     const RtlChipResult threads = both.run(made);
