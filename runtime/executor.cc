@@ -492,7 +492,8 @@ struct Executor::State {
       throw Error(ErrorCode::kDeviceFault,
                   "the NPU stopped: " + driver::describe_fault(result) + where(result.fault.pc, result.fault_core));
     if (!result.races.empty())
-      throw Error(ErrorCode::kDeviceFault, driver::describe(result.races[0]) + where(result.races[0].second_pc, result.races[0].second_core) + " (" +
+      throw Error(ErrorCode::kDeviceFault, driver::describe(result.races[0]) +
+                                               where(result.races[0].second_pc, result.races[0].second_core) + " (" +
                                                std::to_string(result.races.size()) + " reported)");
     report.programs.push_back({step.program, std::move(result)});
     start = Clock::now();

@@ -73,8 +73,7 @@ class Signals {
     for (uint32_t pc = 0; pc < stream.size(); ++pc) {
       before_.push_back(counts());
       const auto engine = isa::engine_of(stream[pc]);
-      if (engine && isa::header_of(stream[pc]).signal)
-        signals_[static_cast<size_t>(*engine)].push_back(pc);
+      if (engine && isa::header_of(stream[pc]).signal) signals_[static_cast<size_t>(*engine)].push_back(pc);
     }
   }
 

@@ -51,7 +51,8 @@ Graph graph_of(const ChipGraph& chip, size_t core, std::vector<uint32_t>& parts)
       parts.push_back(static_cast<uint32_t>(i));
       continue;
     }
-    for (const TensorId id : uses_of(chip.graph.operations[i]).read) wanted[static_cast<size_t>(root_of(graph, id))] = true;
+    for (const TensorId id : uses_of(chip.graph.operations[i]).read)
+      wanted[static_cast<size_t>(root_of(graph, id))] = true;
   }
   for (size_t i = 0; i < wanted.size(); ++i)
     if (wanted[i]) graph.outputs.push_back(static_cast<TensorId>(i));
@@ -128,12 +129,11 @@ class Chip {
     for (const Unit& unit : core.units) {
       guarded(core.graph, config_, unit.first, [&] { lower_unit(unit, lowered, infos); });
       for (size_t s = 0; s < unit.count; ++s)
-        infos[unit.first + s].schedule = unit.chain
-                                             ? schedule::LayerSchedule(schedule_of(*unit.chain, core.graph))
-                                             : schedule::LayerSchedule(unit.schedules);
+        infos[unit.first + s].schedule = unit.chain ? schedule::LayerSchedule(schedule_of(*unit.chain, core.graph))
+                                                    : schedule::LayerSchedule(unit.schedules);
     }
-    Emitter emitter = assembled(std::move(lowered), results_of(core.graph, plan_.placements), {}, options_,
-                                core.planner->replays());
+    Emitter emitter =
+        assembled(std::move(lowered), results_of(core.graph, plan_.placements), {}, options_, core.planner->replays());
     constants = std::move(emitter.constants);
     emitter.stream_bytes.resize(infos.size());
     for (size_t i = 0; i < infos.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <type_traits>
 
+#include "compiler/npu/chain.h"
 #include "compiler/npu/cores.h"
 #include "compiler/npu/cores_costs.h"
 #include "compiler/npu/plan.h"
@@ -38,6 +39,11 @@ int64_t bytes_of_a_core(const isa::MachineConfig& config, const Options& options
 
 int64_t CountedCosts::exchange() const { return kExchange; }
 
+/// What is written and read again, half of it hidden behind work.
+int64_t CountedCosts::kept(const Tensor& result, const Box& box) const {
+  return box.elements() * result.element_bytes / bus_bytes_ / 3;
+}
+
 int64_t CountedCosts::gemm(const Graph& graph, const Operation& operation, const Box& results) const {
   const int64_t pixels = results.extent[kImages] * results.extent[kRows] * results.extent[kColumns];
   const int64_t out = blocks(results.extent[kChannels], config_.block_out);
@@ -46,8 +52,8 @@ int64_t CountedCosts::gemm(const Graph& graph, const Operation& operation, const
     const int64_t taps = op->kernel_h * op->kernel_w, each = input.c / op->groups;
     if (op->groups == 1) {
       const bool folded = !input.border.empty();
-      const int64_t in = folded ? op->kernel_h * blocks(each * op->kernel_w, config_.block_in)
-                                : taps * blocks(each, config_.block_in);
+      const int64_t in =
+          folded ? op->kernel_h * blocks(each * op->kernel_w, config_.block_in) : taps * blocks(each, config_.block_in);
       return blocks(pixels, config_.batch) * out * in;
     }
     if (each == 1) return blocks(pixels, config_.batch) * out * taps / (config_.raster_pairs != 0 ? kPairs : 1);
@@ -100,7 +106,7 @@ namespace {
 class Choice {
  public:
   Choice(const Graph& graph, const isa::MachineConfig& config, const Options& options)
-      : graph_(graph), cores_(static_cast<size_t>(config.cores)), costs_(config, options) {
+      : graph_(graph), cores_(static_cast<size_t>(config.cores)), costs_(config, options), feeds_(feeds_next(graph)) {
     std::map<TensorId, size_t> writer;
     for (size_t i = 0; i < graph.operations.size(); ++i) {
       const Operation& operation = graph.operations[i];
@@ -179,7 +185,7 @@ class Choice {
   int64_t exchanged(const Edge& edge, const Division& from, const Division& to) const {
     const Operation& writer = graph_.operations[edge.from];
     const bool direct = uses_of(writer).written == edge.tensor;
-    int64_t made = 0, all = 0;
+    int64_t made = 0, all = 0, kept = 0;
     bool inside = direct;
     for (size_t core = 0; core < cores_; ++core) {
       const Box share = share_of(result(edge.from), from, core);
@@ -191,12 +197,13 @@ class Choice {
       for (const auto& [id, box] : *reads)
         if (id == edge.tensor) needed = hull(needed, box);
       inside = inside && covers(share, needed);
+      if (feeds_[edge.from]) kept = std::max(kept, costs_.kept(result(edge.from), needed));
       needed = computable(graph_, writer, hull(share, needed));
       if (!needed.empty()) all = std::max(all, costs_.part(graph_, writer, needed));
     }
     if (!direct) return from.axis == to.axis && from.axis ? costs_.exchange() / 2 : costs_.exchange();
     if (inside) return 0;
-    return std::min(costs_.exchange(), all - made);
+    return std::min(costs_.exchange() + kept, all - made);
   }
 
   int64_t around(size_t i, const std::vector<size_t>& chosen) {
@@ -235,7 +242,8 @@ class Choice {
   const Graph& graph_;
   const size_t cores_;
   const CountedCosts costs_;
-  std::vector<std::vector<Division>> ways_;      // by operation
+  const std::vector<bool> feeds_;
+  std::vector<std::vector<Division>> ways_;       // by operation
   std::map<size_t, std::vector<int64_t>> alone_;  // by operation and way: cycles of the longest part
   std::vector<Edge> edges_;
   std::vector<std::vector<size_t>> of_;  // edges by operation

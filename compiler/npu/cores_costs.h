@@ -18,6 +18,7 @@ class CountedCosts : public PartCosts {
   CountedCosts(const isa::MachineConfig& config, const Options& options);
   int64_t part(const Graph& graph, const Operation& operation, const Box& results) const override;
   int64_t exchange() const override;
+  int64_t kept(const Tensor& result, const Box& box) const override;
 
  private:
   int64_t gemm(const Graph& graph, const Operation& operation, const Box& results) const;

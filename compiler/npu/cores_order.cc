@@ -21,7 +21,8 @@ constexpr size_t kPublishes = 4;
 class Allocation {
  public:
   Allocation(const Placement& root, int32_t element_bytes)
-      : begin_(root.region_offset), each_(element_bytes),
+      : begin_(root.region_offset),
+        each_(element_bytes),
         writers_(static_cast<size_t>(root.region_bytes / element_bytes), kNobody) {}
 
   void read(const Tensor& tensor, const Placement& place, uint32_t operation, std::set<uint32_t>& needed) {

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "compiler/npu/chain.h"
 #include "compiler/npu/plan.h"
 
 namespace tessera::npu {
@@ -51,8 +52,8 @@ std::pair<Window, Window> windows_of(const Graph& graph, const Op& op, const Box
   const Tensor& output = tensor_of(graph, op.output);
   Window rows{0, input.h, op.pads.top, op.pads.bottom}, columns{0, input.w, op.pads.left, op.pads.right};
   if (results.extent[kRows] != output.h)
-    rows = window_of(results.begin[kRows], results.extent[kRows], op.stride_h, op.dilation_h, op.kernel_h,
-                     op.pads.top, input.h);
+    rows = window_of(results.begin[kRows], results.extent[kRows], op.stride_h, op.dilation_h, op.kernel_h, op.pads.top,
+                     input.h);
   if (results.extent[kColumns] != output.w)
     columns = window_of(results.begin[kColumns], results.extent[kColumns], op.stride_w, op.dilation_w, op.kernel_w,
                         op.pads.left, input.w);
@@ -82,7 +83,8 @@ int64_t channels_together(const Graph& graph, const Operation& operation) {
 /// Results along each axis that are computed together.
 std::array<int64_t, 4> together(const Graph& graph, const Operation& operation) {
   std::array<int64_t, 4> units{1, 1, 1, channels_together(graph, operation)};
-  if (const auto* op = std::get_if<Elementwise>(&operation.what)) units[kRows] = op->repeat_h, units[kColumns] = op->repeat_w;
+  if (const auto* op = std::get_if<Elementwise>(&operation.what))
+    units[kRows] = op->repeat_h, units[kColumns] = op->repeat_w;
   return units;
 }
 
@@ -244,8 +246,8 @@ Operation part_of(const Graph& graph, const Operation& operation, const Box& res
   part.kind = operation.kind;
   part.feeds_next = operation.feeds_next;
   const Box all = whole_box(tensor_of(graph, uses_of(operation).written));
-  part.macs = operation.macs > 0 ? std::max<int64_t>(1, operation.macs * results.elements() / all.elements())
-                                 : operation.macs;
+  part.macs =
+      operation.macs > 0 ? std::max<int64_t>(1, operation.macs * results.elements() / all.elements()) : operation.macs;
   std::visit(
       [&](const auto& op) {
         auto made = part_of(graph, op, results, operands);
@@ -311,7 +313,12 @@ std::vector<bool> separable(const Graph& graph) {
 class Sharing {
  public:
   Sharing(const Graph& graph, const std::vector<Division>& divisions, size_t cores, const PartCosts& costs)
-      : graph_(graph), divisions_(divisions), cores_(cores), costs_(costs), separable_(separable(graph)),
+      : graph_(graph),
+        divisions_(divisions),
+        cores_(cores),
+        costs_(costs),
+        separable_(separable(graph)),
+        feeds_(feeds_next(graph)),
         needed_(graph.tensors.size(), std::vector<Box>(cores)) {}
 
   Shares run() {
@@ -337,16 +344,17 @@ class Sharing {
       own[core] = computable(graph_, operation, needed_[id][core]);
     }
     if (!separable_[id]) return;
-    int64_t shared = 0, alone = 0;
+    int64_t shared = 0, alone = 0, kept = 0;
     bool inside = true, any = false;
     for (size_t core = 0; core < cores_; ++core) {
       if (!own[core].empty() && !reads_of(graph_, operation, own[core])) return;
       inside = inside && covers(boxes[core], own[core]);
       any = any || !own[core].empty();
+      if (feeds_[i]) kept = std::max(kept, costs_.kept(result, own[core]));
       if (!boxes[core].empty()) shared = std::max(shared, costs_.part(graph_, operation, boxes[core]));
       if (!own[core].empty()) alone = std::max(alone, costs_.part(graph_, operation, own[core]));
     }
-    if (!any || (!inside && alone > shared + costs_.exchange())) return;
+    if (!any || (!inside && alone > shared + costs_.exchange() + kept)) return;
     boxes = std::move(own);
     shares_.own[i] = true;
   }
@@ -366,7 +374,8 @@ class Sharing {
   const std::vector<Division>& divisions_;
   const size_t cores_;
   const PartCosts& costs_;
-  const std::vector<bool> separable_;
+  const std::vector<bool> separable_;     // by tensor
+  const std::vector<bool> feeds_;         // by operation
   std::vector<std::vector<Box>> needed_;  // by tensor and core
   Shares shares_;
 };

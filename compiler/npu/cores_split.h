@@ -73,6 +73,8 @@ class PartCosts {
   virtual ~PartCosts() = default;
   virtual int64_t part(const Graph& graph, const Operation& operation, const Box& results) const = 0;
   virtual int64_t exchange() const = 0;
+  /// That a chain saves which keeps so much of a result on the chip.
+  virtual int64_t kept(const Tensor& result, const Box& box) const = 0;
 };
 
 /// What each core computes of each operation, and which results are tensors of the cores.

@@ -24,7 +24,8 @@ uint64_t number(const char* variable, uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// Runs as many graphs of a kind as asked for; at least a share of a quarter must have become programs of several cores.
+/// Runs as many graphs of a kind as asked for; at least a share of a quarter must have become programs of several
+/// cores.
 template <typename Make>
 void repeat(uint64_t count, uint64_t first, Make&& make) {
   count *= number("TESSERA_NPU_TESTS", 1);
@@ -32,8 +33,8 @@ void repeat(uint64_t count, uint64_t first, Make&& make) {
   uint64_t divided = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     test::Random random(seed);
-    const isa::MachineConfig config = chip(random.one_of({"npu256t", "npu64", "npu256"}),
-                                           static_cast<int>(random.between(2, 5)));
+    const isa::MachineConfig config =
+        chip(random.one_of({"npu256t", "npu64", "npu256"}), static_cast<int>(random.between(2, 5)));
     const Graph graph = make(random);
     Program program;
     ASSERT_EQ(test::compare(graph, config, seed, {}, &program), "")

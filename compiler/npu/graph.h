@@ -364,8 +364,9 @@ inline void heed_stop(const Options& options) {
   if (options.stop != nullptr && *options.stop) throw Stopped();
 }
 
-/// Compiles a graph for a machine, for one core or (npu/cores.h) for all that it has. The program is legal (isa::check_program), free of races and ends with FINISH.
-/// Errors: kInvalidArgument (shapes, ranges; names the operation), kDoesNotFit (a minimal tile exceeds a scratchpad).
+/// Compiles a graph for a machine, for one core or (npu/cores.h) for all that it has. The program is legal
+/// (isa::check_program), free of races and ends with FINISH. Errors: kInvalidArgument (shapes, ranges; names the
+/// operation), kDoesNotFit (a minimal tile exceeds a scratchpad).
 Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options = {});
 
 /// The border that lets a convolution's input be folded (first layers with few channels), if folding pays on this

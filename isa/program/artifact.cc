@@ -81,8 +81,8 @@ class Writer {
           const auto words = vector_of(b_, stream.instructions);
           return fb::CreateCoreStream(b_, words, vector_of(b_, stream.layer_of_instruction));
         });
-      return fb::CreateNpuProgram(b_, instructions, map, p.constant_offset, p.constant_bytes, p.arena_bytes,
-                                  all_layers, all_pitches, others);
+      return fb::CreateNpuProgram(b_, instructions, map, p.constant_offset, p.constant_bytes, p.arena_bytes, all_layers,
+                                  all_pitches, others);
     });
     const auto cpu = fb::CreateCpuModule(b_, text(a.cpu.triple), text(a.cpu.cpu), text(a.cpu.features),
                                          vector_of(b_, a.cpu.object), vector_of(b_, a.cpu.bitcode));

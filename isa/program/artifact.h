@@ -249,7 +249,7 @@ struct NpuProgram {
   uint64_t constant_bytes = 0;
   uint64_t arena_bytes = 0;
   std::vector<Layer> layers;
-  std::vector<Slide> slides;  // base registers from kFirstSlideBase on
+  std::vector<Slide> slides;       // base registers from kFirstSlideBase on
   std::vector<CoreStream> others;  // of cores 1, 2, ...; those behind its end stay idle
   bool operator==(const NpuProgram&) const = default;
 };
@@ -320,7 +320,8 @@ Artifact parse(std::span<const uint8_t> bytes);
 void save(const Artifact& artifact, const std::string& path);
 Artifact load(const std::string& path);
 
-/// The decoded instructions of a program (core 0's), or of another core. Throws Error kInvalidArtifact naming the instruction.
+/// The decoded instructions of a program (core 0's), or of another core. Throws Error kInvalidArtifact naming the
+/// instruction.
 std::vector<isa::Instruction> instructions_of(const NpuProgram& program);
 std::vector<isa::Instruction> instructions_of(const CoreStream& stream);
 /// Streams of a program: 1, or more on a machine of several cores.
