@@ -217,8 +217,9 @@ void StreamValues::numbers_in_dram(int64_t begin, int64_t count, Number* numbers
 }
 
 void StreamValues::set_in_dram(int64_t begin, int64_t count, const Number* numbers) {
-  each_page(begin, count, true,
-            [&](ByteNumbers* page, int64_t at, int64_t offset, int64_t part) { page->write(at, part, numbers + offset); });
+  each_page(begin, count, true, [&](ByteNumbers* page, int64_t at, int64_t offset, int64_t part) {
+    page->write(at, part, numbers + offset);
+  });
 }
 
 void StreamValues::forget_dram(int64_t begin, int64_t end) {
@@ -282,7 +283,8 @@ void StreamValues::load_entries(Space space, int64_t entry, int64_t from, int64_
   }
   ByteNumbers& there = scratchpad(space).numbers;
   each_page(from, count * lanes_, true, [&](ByteNumbers* page, int64_t at, int64_t offset, int64_t part) {
-    for (int64_t e = offset >> lane_bits_, in_page = at >> lane_bits_; e << lane_bits_ < offset + part; ++e, ++in_page) {
+    for (int64_t e = offset >> lane_bits_, in_page = at >> lane_bits_; e << lane_bits_ < offset + part;
+         ++e, ++in_page) {
       Number number = page->whole(in_page);
       if (number == ByteNumbers::kApart) {
         load_apart(e);
