@@ -37,8 +37,8 @@ constexpr size_t kChainLayouts = 3;
 /// least of them.
 constexpr double kHopeless = 1.08;
 constexpr int64_t kJudgedAnyway = 2000;  // instructions
-/// The same of a chain beside another cut of its operations, and of a layout beside another one.
-constexpr double kFar = 1.3;
+/// A chain that is so far behind another cut of its operations is not judged, nor is a layout behind another one.
+constexpr double kFar = 1.15;
 /// A piece whose first candidates make the best cut longer by more than this share of their score is left there.
 constexpr double kBehind = 0.3;
 

@@ -343,7 +343,9 @@ std::vector<Unit> Planner::run() {
   for (size_t end = count; end > 0; end = result.back().first)
     result.push_back(std::move(offered_.extract({cuts[end].first, end - cuts[end].first}).mapped()));
   std::reverse(result.begin(), result.end());
-  short_ = replays() && pushed(result) <= kAsCompiled;
+  const int64_t length = replays() ? pushed(result, kLookedAt) : 0;
+  short_ = replays() && length <= kAsCompiled;
+  long_ = length > kLookedAt;
   recut(result);
   explain(cuts, result);
   return result;

@@ -30,6 +30,12 @@ namespace tessera::npu {
 /// Instructions that all replays of one decision may have; one replay there always is.
 inline constexpr int64_t kReplayed = 30000;
 
+/// What stands beside a unit changes its score by so much at most, as its border with a neighbour lasts no longer: of
+/// candidates that are further apart alone the better one is better between any neighbours.
+inline constexpr double kBorder = 3000;
+/// The share of a score for which it pays to look at borders.
+inline constexpr double kWorth = 0.005;
+
 /// One or several operations: the tasks of a single operation with a schedule each, or a chain.
 struct Unit {
   size_t first = 0, count = 1;
@@ -68,6 +74,8 @@ auto guarded(const Graph& graph, const isa::MachineConfig& config, size_t operat
 /// Instructions up to which a whole stream is judged as it is compiled, with what stays on the chip and the times of
 /// its fetches: several replays, which decide the more the smaller results are.
 inline constexpr int64_t kAsCompiled = 1500;
+/// Instructions up to which a whole stream is looked at again when all units are chosen.
+inline constexpr int64_t kLookedAt = 12000;
 
 /// The nest that a schedule is for.
 const schedule::Nest& nest_for(const Task& task, const schedule::Schedule& schedule);
@@ -229,8 +237,8 @@ class Planner {
   ArenaBytes read_elsewhere(const std::vector<const Unit*>& units) const;
   /// Where the tensors stand that the units read and write.
   std::string places_of(const std::vector<const Unit*>& units) const;
-  /// Instructions of all units.
-  int64_t pushed(const std::vector<Unit>& units) const;
+  /// Instructions of all units, counted no further than to the first unit with which they are more than `most`.
+  int64_t pushed(const std::vector<Unit>& units, int64_t most) const;
   /// Tries the other candidates in place of the unit's own.
   template <typename Plan, typename Of>
   void pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost, Look look);
@@ -244,7 +252,7 @@ class Planner {
   const std::vector<Placement>* placed_ = &placements_;         // where tensors stand now
   std::map<std::string, std::optional<schedule::Cost>> known_;  // of units and their schedules, as tensors stand now
   std::mutex known_mutex_;
-  bool short_ = false;  // the stream has few instructions (kAsCompiled)
+  bool short_ = false, long_ = false;  // the stream has few instructions (kAsCompiled), or many (kLookedAt)
   const std::vector<bool> feeds_;
   std::vector<Scope> scopes_;              // by operation: of its result
   std::map<size_t, std::string> reasons_;  // by operation: why no chain that begins with it can be

@@ -15,8 +15,8 @@ namespace {
 
 /// Units that are cut anew together, operations that they may have, and units behind them that are replayed too.
 constexpr size_t kUnits = 3, kOperations = 6, kBehind = 2;
-/// A cut whose score alone is so many times the present one's is not looked at; one that is taken saves this share.
-constexpr double kHopeless = 1.1, kWorth = 0.005;
+/// A cut whose score alone is so many times the present one's is not looked at.
+constexpr double kHopeless = 1.1;
 /// Changes of one graph, for each operation. Each lowers a score; this only bounds the time.
 constexpr size_t kMostChanges = 4;
 
@@ -57,9 +57,9 @@ bool Planner::recut_at(std::vector<Unit>& units, size_t first, size_t count) {
     for (const Place& place : cover) sum += offered_.at(place).score;
     return sum;
   };
-  const double sum = alone(own);
+  const double sum = alone(own), most = std::min(kHopeless * sum, sum + kBorder);
   std::vector<std::vector<Place>> all = covers(own.front().first, own.back().first + own.back().second);
-  std::erase_if(all, [&](const auto& cover) { return cover == own || alone(cover) > kHopeless * sum; });
+  std::erase_if(all, [&](const auto& cover) { return cover == own || alone(cover) > most; });
   std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return alone(a) < alone(b); });
   std::vector<Place> best = own;
   // Nothing where the judge looks at no streams, and of those that are beyond what may be replayed.

@@ -2,7 +2,9 @@
 // Keys of tasks: their nests without the places of tensors, and what of the stage becomes instructions.
 #include "compiler/npu/search_memo.h"
 
+#include <algorithm>
 #include <bit>
+#include <initializer_list>
 
 #include "compiler/npu/planner.h"
 #include "compiler/schedule/nest_text.h"
@@ -13,16 +15,29 @@ namespace {
 
 constexpr int64_t kPage = 4096;  // tensors that lie alike inside it are alike to a burst
 
-uint64_t hash_of(const std::optional<Table>& table) {
-  uint64_t hash = 1469598103934665603ull;
-  if (table) {
-    for (const uint8_t byte : *table) hash = (hash ^ byte) * 1099511628211ull;
-  }
-  return table ? hash : 0;
-}
+constexpr int64_t kTableBytes = 256;
 
-/// The nest as a replay sees it: it gives input and output places of its own.
+/// Tables by the order in which they come: which of them are equal decides what is loaded, what they hold decides
+/// nothing.
+class TableNames {
+ public:
+  std::string of(const Table& table) {
+    std::string name = " t";
+    for (size_t at = 0; at < table.size(); at += kTableBytes) {
+      const auto begin = table.begin() + static_cast<std::ptrdiff_t>(at);
+      Table part(begin, begin + std::min<std::ptrdiff_t>(kTableBytes, table.end() - begin));
+      name += " " + std::to_string(numbers_.try_emplace(std::move(part), numbers_.size()).first->second);
+    }
+    return name;
+  }
+
+ private:
+  std::map<Table, size_t> numbers_;
+};
+
+/// The nest as a replay sees it: it gives input and output places of its own, and bytes take as long whatever they are.
 schedule::Nest somewhere(schedule::Nest nest) {
+  nest.pad_value = 0;
   for (schedule::Access* access : {&nest.input, &nest.output}) {
     access->base = kArenaBase;
     access->offset = 0;
@@ -32,26 +47,29 @@ schedule::Nest somewhere(schedule::Nest nest) {
   return nest;
 }
 
-/// Of a task's stage and rows what becomes instructions.
-std::string stage_key(const Task& task) {
+void add_numbers(std::string& key, std::initializer_list<int64_t> numbers) {
+  for (const int64_t number : numbers) key += " " + std::to_string(number);
+}
+
+/// Of a task's stage and rows what decides which instructions there are.
+std::string stage_key(const Task& task, TableNames& tables) {
   const Stage& stage = *task.stage;
   std::string key;
-  for (const int64_t number : {int64_t{task.sum}, int64_t{task.input_zero}, int64_t{task.factor_zero},
-                               int64_t{task.unit_input}, int64_t{stage.second.has_value()}})
-    key += " " + std::to_string(number);
-  for (const std::optional<Table>* table : {&stage.table, &stage.second_table})
-    key += " " + std::to_string(hash_of(*table));
-  if (stage.second) key += " " + std::to_string(static_cast<int>(stage.second->kind));
-  if (task.rows != nullptr) {
-    const RowForm& form = *task.rows;
-    for (const int64_t number :
-         {static_cast<int64_t>(form.kind), int64_t{form.centre}, form.shortest,
-          static_cast<int64_t>(std::bit_cast<uint32_t>(form.input_scale)),
-          static_cast<int64_t>(std::bit_cast<uint32_t>(form.output_scale)),
-          static_cast<int64_t>(hash_of(form.sum_tables)), static_cast<int64_t>(hash_of(form.map_tables))})
-      key += " " + std::to_string(number);
-  }
-  return key;
+  add_numbers(key, {task.sum, task.unit_input, stage.second.has_value()});
+  for (const auto* table : {&stage.table, &stage.second_table}) key += *table ? tables.of(**table) : " -";
+  if (stage.second) add_numbers(key, {static_cast<int64_t>(stage.second->kind)});
+  if (task.rows == nullptr) return key;
+  const RowForm& form = *task.rows;
+  add_numbers(key, {static_cast<int64_t>(form.kind), form.centre, form.shortest});
+  if (form.shortest != 0)  // the tables of each length follow from the scales
+    add_numbers(key, {std::bit_cast<int32_t>(form.input_scale), std::bit_cast<int32_t>(form.output_scale)});
+  return key + tables.of(form.sum_tables) + tables.of(form.map_tables);
+}
+
+std::string search_key(const Task& task, TableNames& tables) {
+  text::Printer printer;
+  for (const schedule::Nest& nest : task.alternatives) schedule::print(somewhere(nest), printer);
+  return printer.take() + stage_key(task, tables);
 }
 
 }  // namespace
@@ -69,35 +87,40 @@ bool SearchMemo::serves(const isa::MachineConfig& config, const Options& o) {
 }
 
 std::string search_key(const Task& task) {
-  text::Printer printer;
-  for (const schedule::Nest& nest : task.alternatives) schedule::print(somewhere(nest), printer);
-  return printer.take() + stage_key(task);
+  TableNames tables;
+  return search_key(task, tables);
 }
 
 std::string search_key(const Chain& chain) {
+  TableNames tables;
   std::string key;
-  for (const Task& task : chain.tasks) key += search_key(task) + "\n";
+  for (const Task& task : chain.tasks) key += search_key(task, tables) + "\n";
   return key;
 }
 
-std::string unit_key(const Unit& unit) {
+std::string units_key(const std::vector<const Unit*>& units) {
+  TableNames tables;
   text::Printer printer;
   std::string key;
   const auto add = [&](const Task& task, const schedule::Nest& nest, const schedule::Schedule& schedule) {
     schedule::print(nest, printer);
     schedule::print(schedule, printer);
-    key += stage_key(task);
+    key += stage_key(task, tables);
   };
-  if (unit.code) return unit.code->key + "\n";
-  if (unit.chain) {
-    key = schedule::to_text(schedule::ChainSchedule{{}, unit.chain->plan.tile});
-    for (size_t s = 0; s < unit.chain->size(); ++s)
-      add(unit.chain->tasks[s], *unit.chain->nests[s], unit.chain->plan.schedules[s]);
-  } else {
-    for (size_t t = 0; t < unit.tasks.size(); ++t)
-      add(unit.tasks[t], *nest_of(unit.tasks[t], unit.schedules[t].input_layout), unit.schedules[t]);
+  for (const Unit* unit : units) {
+    if (unit->code) {
+      key += unit->code->key;
+    } else if (unit->chain) {
+      key += schedule::to_text(schedule::ChainSchedule{{}, unit->chain->plan.tile});
+      for (size_t s = 0; s < unit->chain->size(); ++s)
+        add(unit->chain->tasks[s], *unit->chain->nests[s], unit->chain->plan.schedules[s]);
+    } else {
+      for (size_t t = 0; t < unit->tasks.size(); ++t)
+        add(unit->tasks[t], *nest_of(unit->tasks[t], unit->schedules[t].input_layout), unit->schedules[t]);
+    }
+    key += "\n";
   }
-  return printer.take() + key + "\n";
+  return printer.take() + key;
 }
 
 }  // namespace tessera::npu

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What searches have found, so that nobody looks twice: a pass that asks what would be best, the generator that then
 // does it, and layers that are alike. Tasks enter as what their search depends on; candidates leave with their
-// judgements. Weights, biases and the places of tensors do not count: a candidate is judged without them.
+// judgements. Weights, biases, what tables hold, zero points and the places of tensors do not count: a candidate is
+// judged without them.
 #pragma once
 
 #include <map>
@@ -53,7 +54,7 @@ class SearchMemo {
 std::string search_key(const Task& task);
 std::string search_key(const Chain& chain);
 
-/// What the instructions of a unit depend on beside the machine, the places of its tensors included.
-std::string unit_key(const Unit& unit);
+/// What the instructions of units behind each other depend on beside the machine, the places of their tensors included.
+std::string units_key(const std::vector<const Unit*>& units);
 
 }  // namespace tessera::npu

@@ -18,9 +18,8 @@ using schedule::Schedule;
 
 namespace {
 
-/// Instructions up to which the last unit that the bus bounds is judged by the whole stream.
-constexpr int64_t kPolished = 30000;
-/// Instructions up to which it then has all ways to place fetches.
+/// Instructions up to which a whole stream has all ways to place fetches, when its last unit that the bus bounds is
+/// judged by it.
 constexpr int64_t kThorough = 9000;
 
 /// At a second look candidates are tried again whose score between the neighbours was so many times the best one's.
@@ -70,6 +69,14 @@ void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, 
       const std::optional<double> known = first(others[k].candidate);
       asked[k] = !known || *known <= kNear * *least;
     }
+  }
+  if (look != Look::kWhole) {
+    const auto alone = [&](size_t candidate) { return piece.candidates[candidate].score; };
+    double least = alone(unit.candidate);
+    for (const auto& other : others) least = std::min(least, alone(other.candidate));
+    const bool any = kWorth * least <= kBorder;
+    for (size_t k = 0; k < others.size(); ++k)
+      asked[k] = any && asked[k] && alone(others[k].candidate) <= least + kBorder;
   }
   const auto score = [&](size_t candidate, const Cost& of) {
     const double value = goal_.score(of, config_);
@@ -149,8 +156,10 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
   known_.clear();
   std::vector<bool> changed(units.size() + 1, false);
   for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u, Look::kFirst);
-  look_again(units, plan, changed);
-  polish(units, plan);
+  if (!long_) {
+    look_again(units, plan, changed);
+    polish(units, plan);
+  }
   for (const Unit& unit : units) {
     SearchLog::Piece& piece = log_.pieces[unit.piece];
     if (const auto score = piece.candidates[unit.candidate].score_in_place)
@@ -201,7 +210,7 @@ void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
   const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
   if (last != units.rend())
     settle_by(
-        *last, [&](const Unit& unit) { return whole(between(units, 0, units.size(), &unit), plan, kPolished); },
+        *last, [&](const Unit& unit) { return whole(between(units, 0, units.size(), &unit), plan, kReplayed); },
         Look::kWhole);
 }
 
@@ -260,8 +269,7 @@ std::optional<Cost> Planner::known(std::string key, const std::vector<const Unit
 std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units) {
   heed_stop(options_);
   const bool forwards = short_ && options_.forward != Forward::kNever;
-  std::string key;
-  for (const Unit* unit : units) key += replays_ != nullptr ? unit_key(*unit) : "";
+  std::string key = replays_ != nullptr ? units_key(units) : "";
   if (forwards && replays_ != nullptr) key += places_of(units);
   return remembered(known_as(""), key, [&](SlotLog& slots) {
     std::vector<LayerInfo> infos(graph_.operations.size());
@@ -277,10 +285,13 @@ std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units) {
   });
 }
 
-int64_t Planner::pushed(const std::vector<Unit>& units) const {
+int64_t Planner::pushed(const std::vector<Unit>& units, int64_t most) const {
   std::vector<LayerInfo> infos(graph_.operations.size());
   Emitter emitter(config_, options_, WeightBytes::kPlacesOnly);
-  for (const Unit& unit : units) lower_unit(unit, emitter, infos);
+  for (const Unit& unit : units) {
+    lower_unit(unit, emitter, infos);
+    if (emitter.pushed() > most) break;
+  }
   return emitter.pushed();
 }
 

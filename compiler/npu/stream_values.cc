@@ -109,7 +109,7 @@ StreamValues::StreamValues(const isa::MachineConfig& config)
       lanes_(config.entry_bytes(Space::kInp)),
       lane_bits_(std::countr_zero(static_cast<uint64_t>(lanes_))) {
   for (const Space space : {Space::kInp, Space::kOut}) {
-    scratchpad(space).numbers.resize(static_cast<size_t>(config.depth(space) * lanes_), kUnknown);
+    scratchpad(space).numbers.reset(config.depth(space) * lanes_, lanes_);
     scratchpad(space).mixed.resize(static_cast<size_t>(config.depth(space)), 0);
   }
 }
@@ -128,7 +128,7 @@ void StreamValues::run(const isa::Instruction& instruction, const emit::Work& wo
 }
 
 void StreamValues::note(Space space, int64_t entry) {
-  const Number number = *lanes_of(space, entry);
+  const Number number = first_of(space, entry);
   if (number == kUnknown || lane_of(number) != 0) return;
   const size_t at = entry_of(number);
   if (places_.size() <= at) places_.resize(std::max(at + 1, 2 * places_.size()));
@@ -145,10 +145,9 @@ void StreamValues::note(Space space, int64_t entry) {
 }
 
 void StreamValues::name(Space space, int64_t at) {
-  Number* lanes = lanes_of(space, at);
-  const auto unknown = [](Number number) { return number == kUnknown; };
-  if (mixed(space, at) != 0 || !std::all_of(lanes, lanes + lanes_, unknown)) return;
-  std::iota(lanes, lanes + lanes_, fresh());
+  ByteNumbers& numbers = scratchpad(space).numbers;
+  if (mixed(space, at) != 0 || numbers.whole(at) != kUnknown) return;
+  numbers.set_whole(at, fresh());
   note(space, at);
 }
 
@@ -158,7 +157,7 @@ bool StreamValues::any_place(Number number, Visit&& visit) {
   if (at >= places_.size()) return false;
   List& list = places_[at];
   const auto gone = [&](const Place& place) {  // something else stands there now
-    const Number first = *lanes_of(place.space, place.entry);
+    const Number first = first_of(place.space, place.entry);
     return entry_of(first) != at || lane_of(first) != 0;
   };
   while (list.first != kNoPlace && gone(Place(list.first))) {
@@ -201,36 +200,38 @@ template <typename Visit>
 void StreamValues::each_page(int64_t begin, int64_t count, bool make, Visit&& visit) {
   for (int64_t done = 0; done < count;) {
     const int64_t page = (begin + done) / kPage, at = (begin + done) % kPage, part = std::min(kPage - at, count - done);
-    Page* const found = dram_.find(page, make);
-    visit(found == nullptr ? nullptr : found->data() + at, done, part);
+    ByteNumbers* const found = dram_.find(page, make);
+    if (found != nullptr && found->empty()) found->reset(kPage, lanes_);
+    visit(found, at, done, part);
     done += part;
   }
 }
 
 void StreamValues::numbers_in_dram(int64_t begin, int64_t count, Number* numbers) {
-  each_page(begin, count, false, [&](const Number* from, int64_t offset, int64_t part) {
-    if (from == nullptr)
+  each_page(begin, count, false, [&](const ByteNumbers* page, int64_t at, int64_t offset, int64_t part) {
+    if (page == nullptr)
       std::fill_n(numbers + offset, part, kUnknown);
     else
-      std::copy_n(from, part, numbers + offset);
+      page->read(at, part, numbers + offset);
   });
 }
 
 void StreamValues::set_in_dram(int64_t begin, int64_t count, const Number* numbers) {
-  each_page(begin, count, true,
-            [&](Number* to, int64_t offset, int64_t part) { std::copy_n(numbers + offset, part, to); });
+  each_page(begin, count, true, [&](ByteNumbers* page, int64_t at, int64_t offset, int64_t part) {
+    page->write(at, part, numbers + offset);
+  });
 }
 
 void StreamValues::forget_dram(int64_t begin, int64_t end) {
   if ((end - begin) / kPage > static_cast<int64_t>(dram_.size())) {  // more than there is
     for (auto& [page, numbers] : dram_) {
       const int64_t from = std::max(begin - page * kPage, int64_t{0}), to = std::min(end - page * kPage, kPage);
-      if (from < to) std::fill(numbers->begin() + from, numbers->begin() + to, kUnknown);
+      if (from < to) numbers->forget(from, to - from);
     }
     return;
   }
-  each_page(begin, end - begin, false, [](Number* numbers, int64_t, int64_t part) {
-    if (numbers != nullptr) std::fill_n(numbers, part, kUnknown);
+  each_page(begin, end - begin, false, [](ByteNumbers* page, int64_t at, int64_t, int64_t part) {
+    if (page != nullptr) page->forget(at, part);
   });
 }
 
@@ -242,7 +243,7 @@ void StreamValues::forget(const emit::Work& work, bool transfer, bool all) {
     if (touch.memory >= isa::kSpaces || (space != Space::kInp && space != Space::kOut)) continue;
     const int64_t first = touch.begin / lanes_, end = (touch.end + lanes_ - 1) / lanes_;
     if (first >= end) continue;
-    std::fill_n(lanes_of(space, first), (end - first) * lanes_, kUnknown);
+    scratchpad(space).numbers.forget(first * lanes_, (end - first) * lanes_);
     for (int64_t at = first; at < end; ++at) {
       uint8_t& parts = mixed(space, at);
       parts = static_cast<uint8_t>(transfer || (parts != 0 && !all));
@@ -250,39 +251,50 @@ void StreamValues::forget(const emit::Work& work, bool transfer, bool all) {
   }
 }
 
-void StreamValues::number_unknown(Number* lanes, int64_t lane, int64_t count) {
+bool StreamValues::number_unknown(Number* lanes, int64_t lane, int64_t count) {
+  bool made = false;
   for (int64_t k = 0, end = 0; k < count; k = end) {
     end = k + 1;
     if (lanes[k] != kUnknown) continue;
     while (end < count && lanes[end] == kUnknown) ++end;
     std::iota(lanes + k, lanes + end, fresh() + static_cast<Number>(lane + k));
+    made = true;
   }
+  return made;
 }
 
 void StreamValues::load_part(Space space, int64_t byte, int64_t from, int64_t count) {
-  Number* const lanes = &byte_at(space, byte);
+  numbers_.resize(static_cast<size_t>(count));
+  Number* const lanes = numbers_.data();
   numbers_in_dram(from, count, lanes);
-  if (std::count(lanes, lanes + count, kUnknown) == 0) return;
-  number_unknown(lanes, byte & (lanes_ - 1), count);
-  set_in_dram(from, count, lanes);
+  if (number_unknown(lanes, byte & (lanes_ - 1), count)) set_in_dram(from, count, lanes);
+  scratchpad(space).numbers.write(byte, count, lanes);
 }
 
 void StreamValues::load_entries(Space space, int64_t entry, int64_t from, int64_t count) {
-  Number* const all = lanes_of(space, entry);
-  numbers_in_dram(from, count * lanes_, all);
   std::fill_n(&mixed(space, entry), count, uint8_t{0});
-  bool made = false;
-  for (int64_t e = 0; e < count; ++e) {
-    Number* const lanes = all + e * lanes_;
-    int64_t unknown = 0;
-    for (int64_t k = 0; k < lanes_; ++k) unknown += lanes[k] == kUnknown;
-    if (unknown > 0) {
-      number_unknown(lanes, 0, lanes_);
-      made = true;
-    }
+  const auto load_apart = [&](int64_t e) {
+    load_part(space, (entry + e) * lanes_, from + e * lanes_, lanes_);
     note(space, entry + e);
+  };
+  if ((from & (lanes_ - 1)) != 0) {
+    for (int64_t e = 0; e < count; ++e) load_apart(e);
+    return;
   }
-  if (made) set_in_dram(from, count * lanes_, all);
+  ByteNumbers& there = scratchpad(space).numbers;
+  each_page(from, count * lanes_, true, [&](ByteNumbers* page, int64_t at, int64_t offset, int64_t part) {
+    for (int64_t e = offset >> lane_bits_, in_page = at >> lane_bits_; e << lane_bits_ < offset + part;
+         ++e, ++in_page) {
+      Number number = page->whole(in_page);
+      if (number == ByteNumbers::kApart) {
+        load_apart(e);
+        continue;
+      }
+      if (number == kUnknown) page->set_whole(in_page, number = fresh());
+      there.set_whole(entry + e, number);
+      note(space, entry + e);
+    }
+  });
 }
 
 void StreamValues::load(const Runs& runs) {
@@ -297,7 +309,7 @@ void StreamValues::load(const Runs& runs) {
       const int64_t count = std::min(lanes_ - lane, runs.length - done);
       uint8_t& parts = mixed(runs.space, entry);
       if (lane != 0) parts = 1;
-      if (lane == 0 && parts == 0) std::fill_n(lanes_of(runs.space, entry), lanes_, kUnknown);
+      if (lane == 0 && parts == 0) scratchpad(runs.space).numbers.set_whole(entry, kUnknown);
       load_part(runs.space, at, from + done, count);
       note(runs.space, entry);
       done += count;
@@ -308,7 +320,9 @@ void StreamValues::load(const Runs& runs) {
 void StreamValues::store(const Runs& runs) {
   each_of_both(runs.scratchpad, runs.dram, [&](int64_t from, int64_t to) {
     for (int64_t at = from >> lane_bits_; at << lane_bits_ < from + runs.length; ++at) name(runs.space, at);
-    set_in_dram(to, runs.length, &byte_at(runs.space, from));
+    each_page(to, runs.length, true, [&](ByteNumbers* page, int64_t at, int64_t offset, int64_t part) {
+      page->copy(scratchpad(runs.space).numbers, from + offset, at, part);
+    });
   });
 }
 
@@ -319,9 +333,7 @@ void StreamValues::copy(const isa::Alu& alu) {
   const Space read = space(alu.src), written = space(alu.dst);
   each_of_both(from, to, [&](int64_t source, int64_t result) {
     name(read, source);
-    const Number* const numbers = lanes_of(read, source);
-    Number* const copied = lanes_of(written, result);
-    if (numbers != copied) std::copy_n(numbers, lanes_, copied);
+    scratchpad(written).numbers.copy(scratchpad(read).numbers, source * lanes_, result * lanes_, lanes_);
     mixed(written, result) = mixed(read, source);
     note(written, result);
   });
@@ -332,16 +344,18 @@ std::optional<Elsewhere> StreamValues::elsewhere(Space space, const Walk& walk, 
   for (size_t k = 0; k < walk.stride.size(); ++k) {
     if (walk.stride[k] == 0) moving.extent[k] = 1;
   }
-  const Number first = *lanes_of(space, walk.first);
+  const Number first = first_of(space, walk.first);
   if (first == kUnknown || lane_of(first) != 0 || moving.size() * lanes_ > kMostBytes) return {};
   if (!maybe_elsewhere(first, spaces, true, space, walk.first * lanes_)) return {};
   Wanted wanted{{}, lanes_, lanes_};
   bool known = true;
   moving.each([&](int64_t at) {
-    const Number* const lanes = lanes_of(space, at);
+    const size_t begin = wanted.numbers.size();
+    wanted.numbers.resize(begin + static_cast<size_t>(lanes_));
+    Number* const lanes = wanted.numbers.data() + begin;
+    scratchpad(space).numbers.read(at * lanes_, lanes_, lanes);
     const bool parts = mixed(space, at) != 0 && std::find(lanes, lanes + lanes_, kUnknown) != lanes + lanes_;
     known = known && !parts && *lanes != kUnknown;
-    wanted.numbers.insert(wanted.numbers.end(), lanes, lanes + lanes_);
   });
   if (!known) return {};
   return find(moving, wanted, spaces, true, space);
@@ -444,7 +458,7 @@ std::optional<Elsewhere> StreamValues::fit(const Walk& walk, const Wanted& wante
 }
 
 bool StreamValues::verify(const Walk& walk, const Wanted& wanted, const Elsewhere& found) {
-  const auto limit = static_cast<int64_t>(scratchpad(found.space).numbers.size());
+  const auto limit = scratchpad(found.space).numbers.bytes();
   int64_t flat = 0;
   bool equal = true;
   each_of_parts(walk, found.first, found.parts, [&](int64_t at) {

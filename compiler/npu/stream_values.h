@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/emit/work.h"
+#include "compiler/npu/byte_numbers.h"
 #include "compiler/npu/byte_set.h"
 #include "compiler/npu/graph.h"
 #include "compiler/npu/walk.h"
@@ -62,12 +63,12 @@ class StreamValues {
   std::optional<Elsewhere> on_chip(const Runs& load, Walk& walk);
 
  private:
-  using Number = uint32_t;
-  static constexpr Number kUnknown = 0;
+  using Number = ByteNumbers::Number;
+  static constexpr Number kUnknown = ByteNumbers::kUnknown;
 
   /// INP or OUT: the numbers of all bytes, and the entries of which parts come from several transfers.
   struct Scratchpad {
-    std::vector<Number> numbers;
+    ByteNumbers numbers;
     std::vector<uint8_t> mixed;
   };
   struct Place {
@@ -89,15 +90,14 @@ class StreamValues {
     int32_t next;
   };
   static constexpr int64_t kPage = 4096;  // bytes
-  using Page = std::array<Number, kPage>;
 
   Number lane_of(Number number) const { return number & static_cast<Number>(lanes_ - 1); }
   size_t entry_of(Number number) const { return number >> lane_bits_; }
 
   Scratchpad& scratchpad(isa::Space space) { return space == isa::Space::kInp ? inp_ : out_; }
-  Number* lanes_of(isa::Space space, int64_t entry) { return scratchpad(space).numbers.data() + entry * lanes_; }
+  Number first_of(isa::Space space, int64_t entry) { return scratchpad(space).numbers.at(entry * lanes_); }
   uint8_t& mixed(isa::Space space, int64_t entry) { return scratchpad(space).mixed[static_cast<size_t>(entry)]; }
-  Number& byte_at(isa::Space space, int64_t byte) { return scratchpad(space).numbers[static_cast<size_t>(byte)]; }
+  Number byte_at(isa::Space space, int64_t byte) { return scratchpad(space).numbers.at(byte); }
   Number fresh() { return ++last_ * static_cast<Number>(lanes_); }
   void note(isa::Space space, int64_t entry);
   /// Gives an entry of which nothing is known a number.
@@ -111,16 +111,16 @@ class StreamValues {
     return byte_at(place.space, place.entry * lanes_ + lane_of(number)) == number;
   }
 
-  /// Calls visit(numbers, offset, count) of parts of `count` bytes from one on; `numbers` is null where none has one,
-  /// unless pages are to be made.
+  /// Calls visit(page, byte of it, offset, count) of parts of `count` bytes from one on; the page is null where no byte
+  /// has a number, unless pages are to be made.
   template <typename Visit>
   void each_page(int64_t begin, int64_t count, bool make, Visit&& visit);
   void numbers_in_dram(int64_t begin, int64_t count, Number* numbers);
   void set_in_dram(int64_t begin, int64_t count, const Number* numbers);
   void forget_dram(int64_t begin, int64_t end);
   void forget(const emit::Work& work, bool transfer, bool all);
-  /// Gives bytes of an entry that have no number, from one of its lanes on, new ones.
-  void number_unknown(Number* lanes, int64_t lane, int64_t count);
+  /// Gives bytes of an entry that have no number, from one of its lanes on, new ones; whether there are any.
+  bool number_unknown(Number* lanes, int64_t lane, int64_t count);
   /// Whole entries that come from bytes of the arena from one on.
   void load_entries(isa::Space space, int64_t entry, int64_t from, int64_t count);
   /// A part of an entry that comes from the arena.
@@ -148,7 +148,8 @@ class StreamValues {
   Scratchpad inp_, out_;
   std::vector<List> places_;  // by entry's number / lanes
   std::vector<Node> nodes_;
-  Pages<Page> dram_;  // behind kArenaBase
+  Pages<ByteNumbers> dram_;      // behind kArenaBase
+  std::vector<Number> numbers_;  // of what is moved
   Number last_ = 0;
 };
 
