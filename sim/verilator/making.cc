@@ -224,7 +224,7 @@ std::vector<fs::path> Making::verilate(const Command& flags) {
   append(command, {"-Mdir", folder_.string()});
   for (const fs::path& source : rtl_sources(home_)) command.push_back(source.string());
   run(command);
-  const std::string prefix = flags[4];
+  const std::string& prefix = flags[4];
   std::vector<fs::path> sources;
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (entry.path().extension() == ".cpp" && entry.path().filename().string().starts_with(prefix)) {
