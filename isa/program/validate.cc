@@ -179,20 +179,29 @@ class Validator {
               "impossible pitch");
     require(p.others.empty() || p.others.size() < static_cast<size_t>(a_.config.cores), where,
             "it has more streams than the machine has cores");
-    stream(p, p.instructions, p.layer_of_instruction, where);
-    for (size_t core = 0; core < p.others.size(); ++core)
-      if (!p.others[core].instructions.empty())
-        stream(p, p.others[core].instructions, p.others[core].layer_of_instruction,
-               where + ", " + item("core", core + 1));
+    std::vector<std::vector<isa::Instruction>> streams{stream(p, p.instructions, p.layer_of_instruction, where)};
+    if (p.others.empty()) return;
+    for (size_t core = 0; core < p.others.size(); ++core) {
+      const CoreStream& other = p.others[core];
+      streams.emplace_back();
+      if (!other.instructions.empty())
+        streams.back() =
+            stream(p, other.instructions, other.layer_of_instruction, where + ", " + item("core", core + 1));
+    }
+    try {
+      isa::check_programs(std::vector<std::span<const isa::Instruction>>(streams.begin(), streams.end()), a_.config);
+    } catch (const Error& error) {
+      fail(where + ": " + error.what());
+    }
   }
 
-  /// One core's instructions.
-  void stream(const NpuProgram& p, const std::vector<uint8_t>& words, const std::vector<uint32_t>& debug_map,
-              const std::string& where) {
+  /// One core's instructions, checked.
+  std::vector<isa::Instruction> stream(const NpuProgram& p, const std::vector<uint8_t>& words,
+                                       const std::vector<uint32_t>& debug_map, const std::string& where) {
     std::vector<isa::Instruction> instructions;
     try {
       instructions = decoded(words);
-      isa::check_program(instructions, a_.config);
+      if (p.others.empty()) isa::check_program(instructions, a_.config);
     } catch (const Error& error) {
       fail(where + ": " + error.what() + layer_of(p, debug_map, error.what()));
     }
@@ -228,6 +237,7 @@ class Validator {
     for (uint32_t layer : debug_map) {
       require(layer == kNoLayer || layer < p.layers.size(), where, "the debug map names a layer that is not there");
     }
+    return instructions;
   }
 
   /// Plans must not run each other in a circle, nor anything plan 0.
