@@ -22,6 +22,8 @@ chains      cycles, bytes and memory with tensors that stay on chip between laye
 transformers  whole transformers on npu256 with row lanes, normalisations in integers (`--numerics close`): cycles, the
             bound, share of peak, what is left to the CPU; the timing model unless --device rtl; --config
 decoding    a step of decoding beside the time in which weights and cache are read once (timing model)
+cores       networks on one core and on chips of several: cycles, the share of one core's; --config takes another chip,
+            --device rtl its RTL
 products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
 kernels     the kernels of examples/kernels beside their products alone, the compiler's operators and the host (timing
             model, docs/tile.md); --config
@@ -187,10 +189,10 @@ def known_names(benchmark):
         import apps
 
         return list(apps.APPS)
-    if benchmark in ("transformers", "tune"):
+    if benchmark in ("transformers", "tune", "cores"):
         import transformers
 
-        return [*(networks.NETWORKS if benchmark == "tune" else ()), *transformers.TRANSFORMERS]
+        return [*(() if benchmark == "transformers" else networks.NETWORKS), *transformers.TRANSFORMERS]
     return [
         *networks.NETWORKS,
         *{"systemc": ["digits"], "litex": ["digits"], "report": ["large graph"]}.get(benchmark, ()),
@@ -257,6 +259,7 @@ BENCHES = {
     "cpu": of("cpu", "networks"),
     "explore": of("explore", "networks"),
     "scale": of("scale"),
+    "cores": of("cores", "networks", "config", "device", device="sysc"),
     "products": of("products", "networks", "config", "device"),
     "kernels": of("kernels", "networks", "config"),
     "report": of("report", "build", "networks"),
