@@ -31,7 +31,9 @@ TEST(Config, ShippedSizes) {
   EXPECT_EQ(find_config("npu1024").wgt_depth(), 512);
   EXPECT_EQ(find_config("npu256w").axi_bytes, 16);
   EXPECT_EQ(find_config("npu256t").row_lanes, 4);
-  EXPECT_EQ(shipped_configs().size(), 8u);
+  EXPECT_EQ(find_config("npu256x4").cores, 4);
+  EXPECT_EQ(find_config("npu256x4").memory_bytes(), 32);
+  EXPECT_EQ(shipped_configs().size(), 11u);
 }
 
 TEST(Config, FilesAndNamesAgree) {
@@ -147,8 +149,8 @@ TEST(Config, UnknownParametersNamesAndFiles) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
-              "unknown configuration 'npu65'; shipped are kv260, npu1024, npu256, npu256t, npu256w, npu64, pynq_z2, "
-              "ultra96, or give the path of a .toml file");
+              "unknown configuration 'npu65'; shipped are kv260, npu1024, npu256, npu256t, npu256w, npu256x2, npu256x4, "
+              "npu64, npu64x8, pynq_z2, ultra96, or give the path of a .toml file");
   }
   try {
     find_config("no/such.toml");
