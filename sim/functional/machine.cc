@@ -162,12 +162,17 @@ class Runner final : public CoreRun {
   }
 
   bool advance() override {
-    while (fetch_next()) {
-    }
-    if (finished_) return true;
-    if (awaits()) return false;
-    stop();
-    return true;
+    do {
+      counts_ = chip_.publics->counts();
+      while (fetch_next()) {
+      }
+      if (finished_) return true;
+      if (!awaits()) {
+        stop();
+        return true;
+      }
+    } while (chip_.publics->counts() != counts_);
+    return false;
   }
 
   void stop() override {
@@ -211,7 +216,7 @@ class Runner final : public CoreRun {
     return std::any_of(queues_.begin(), queues_.end(), [&](const auto& queue) {
       if (queue.empty() || barred(queue.front().pc)) return false;
       const auto* fence = std::get_if<isa::Fence>(&queue.front().instruction);
-      return fence != nullptr && !chip_.publics->holds(*fence);
+      return fence != nullptr && !sim::holds(*fence, counts_);
     });
   }
 
@@ -262,7 +267,7 @@ class Runner final : public CoreRun {
       return false;
     }
     const auto* fence = std::get_if<isa::Fence>(&instruction);
-    return fence == nullptr || chip_.publics->holds(*fence);
+    return fence == nullptr || sim::holds(*fence, counts_);
   }
 
   /// Runs queue heads, always the oldest whose conditions hold, until none does; those behind a fault stay.
@@ -351,6 +356,7 @@ class Runner final : public CoreRun {
   std::array<std::deque<Queued>, isa::kEngines> queues_;
   std::array<size_t, isa::kEngines> queue_depth_{};
   std::array<uint16_t, isa::kEngines> timeline_{};
+  PublicCounts counts_{};  // as this core sees them: they change on other threads, and all that it asks must agree
   std::optional<isa::FaultRecord> fault_;
   bool finished_ = false;
 };

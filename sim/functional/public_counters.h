@@ -15,6 +15,13 @@
 
 namespace tessera::sim {
 
+using PublicCounts = std::array<uint16_t, isa::kMostCores>;  // by core
+
+/// Whether the FENCE need not wait for another core.
+inline bool holds(const isa::Fence& fence, const PublicCounts& counts) {
+  return !fence.await || static_cast<int16_t>(counts[fence.await_core] - fence.await_count) >= 0;
+}
+
 class PublicCounters {
  public:
   uint16_t count(size_t core) const { return counts_[core].load(std::memory_order_acquire); }
@@ -22,9 +29,11 @@ class PublicCounters {
     counts_[core].fetch_add(1, std::memory_order_release);
     if (published) published();
   }
-  /// Whether the FENCE need not wait for another core.
-  bool holds(const isa::Fence& fence) const {
-    return !fence.await || static_cast<int16_t>(count(fence.await_core) - fence.await_count) >= 0;
+  /// All of them, each as it is when it is read.
+  PublicCounts counts() const {
+    PublicCounts found;
+    for (size_t core = 0; core < found.size(); ++core) found[core] = count(core);
+    return found;
   }
 
   /// Called after each publish, on the core's thread.
