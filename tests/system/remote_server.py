@@ -213,7 +213,7 @@ class Client:
         return self.reply()
 
     def open(self, config="npu64", **fields):
-        return self.ask(open={"protocol": 1, "version": "test", "name": config, "machine": machine(config), **fields})
+        return self.ask(open={"protocol": 2, "version": "test", "name": config, "machine": machine(config), **fields})
 
     def allocate(self, count):
         reply = self.ask(allocate={"bytes": count, "alignment": 4096})

@@ -142,7 +142,7 @@ def test_bytes_that_are_no_protocol(server, others):
 def test_messages_that_are_wrong(server, others):
     random.seed(2)
     request = serving.message("Request")
-    whole = request(open={"protocol": 1, "machine": serving.machine()}).SerializeToString()
+    whole = request(open={"protocol": 2, "machine": serving.machine()}).SerializeToString()
     with serving.Client(server.address) as client:
         for length in range(1, len(whole), 7):
             assert client.ask(whole[:length]).WhichOneof("kind") == "failure"
