@@ -148,9 +148,10 @@ TEST(Config, UnknownParametersNamesAndFiles) {
     find_config("npu65");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "unknown configuration 'npu65'; shipped are kv260, npu1024, npu256, npu256t, npu256w, npu256x2, npu256x4, "
-              "npu64, npu64x8, pynq_z2, ultra96, or give the path of a .toml file");
+    EXPECT_EQ(
+        std::string(error.what()),
+        "unknown configuration 'npu65'; shipped are kv260, npu1024, npu256, npu256t, npu256w, npu256x2, npu256x4, "
+        "npu64, npu64x8, pynq_z2, ultra96, or give the path of a .toml file");
   }
   try {
     find_config("no/such.toml");
