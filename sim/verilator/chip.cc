@@ -159,37 +159,6 @@ void RtlChip::reset(DramModel& dram) {
   for (int cycle = 0; cycle < 20; ++cycle) clock(dram);  // the cores clear their base registers
 }
 
-void RtlChip::write_register(uint32_t offset, uint32_t value, DramModel& dram) {
-  pins_.s_write_address = offset;
-  pins_.s_write_data = value;
-  // One half alone comes first, now the address and now the data.
-  const bool address_first = offset % 8 == 0;
-  pins_.s_address = address_first;
-  pins_.s_data = !address_first;
-  for (int cycle = 0; cycle < register_delay_; ++cycle) clock(dram);
-  pins_.s_address = pins_.s_data = 1;
-  respond(dram, pins_.s_written);
-}
-
-uint32_t RtlChip::read_register(uint32_t offset, DramModel& dram) {
-  pins_.s_read = 1;
-  pins_.s_read_address = offset;
-  return respond(dram, pins_.s_read_valid);
-}
-
-/// As RtlMachine's.
-uint32_t RtlChip::respond(DramModel& dram, const uint8_t& response) {
-  pins_.s_hold = register_delay_ > 0;
-  clock(dram);
-  pins_.s_address = pins_.s_data = pins_.s_read = 0;
-  while (response == 0) clock(dram);
-  for (int cycle = 0; cycle < register_delay_; ++cycle) clock(dram);
-  const uint32_t value = pins_.s_read_data;
-  pins_.s_hold = 0;
-  clock(dram);
-  return value;
-}
-
 RtlRegisters RtlChip::registers(size_t core, DramModel& dram) {
   const uint32_t at = static_cast<uint32_t>(core) << chip::kCoreBits;
   return {[this, at, &dram](uint32_t offset) { return read_register(at + offset, dram); },

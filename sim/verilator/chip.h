@@ -43,7 +43,7 @@ struct RtlChipResult {
 
 /// Scratchpads keep their contents from run to run and through reset(). Not thread-safe; separate chips are
 /// independent.
-class RtlChip {
+class RtlChip final : public RtlPins {
  public:
   /// A chip after reset; memories are zero. `api` stays valid and has an interconnect.
   RtlChip(const isa::MachineConfig& config, const TesseraRtlApi& api);
@@ -67,14 +67,6 @@ class RtlChip {
   /// Resets the chip and the bus in the middle of whatever they do, as RtlMachine::reset.
   void reset(DramModel& dram);
 
-  /// One access through the AXI4-Lite slave of 17 address bits; `dram` sees the cycles that pass.
-  void write_register(uint32_t offset, uint32_t value, DramModel& dram);
-  uint32_t read_register(uint32_t offset, DramModel& dram);
-  bool interrupt() const { return pins_.interrupt != 0; }
-
-  /// As RtlMachine::set_register_delay.
-  void set_register_delay(int cycles) { register_delay_ = cycles; }
-
   /// Threads of a long advance(), this one included; at most one a core. 1 at first.
   void set_threads(int threads);
 
@@ -86,21 +78,18 @@ class RtlChip {
   };
   void cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe = nullptr);
   void cycle_interconnect(size_t turn, DramModel& dram);
-  void clock(DramModel& dram);
+  void clock(DramModel& dram) override;
   bool idle() const;
   bool advance_in_threads(uint64_t limit, DramModel& dram);
   std::vector<Trace> advance_traced(const RtlChipRequest& request, DramModel& dram);
-  uint32_t respond(DramModel& dram, const uint8_t& response);
   RtlRegisters registers(size_t core, DramModel& dram);
 
   isa::MachineConfig config_;
   const TesseraRtlApi& api_;
   std::vector<std::unique_ptr<RtlCore>> cores_;
   void* interconnect_;
-  TesseraRtlPins pins_{};  // of the chip
   std::array<Wires, 2> wires_;
   size_t turn_ = 0;
-  int register_delay_ = 0;
   int threads_ = 1;
 };
 

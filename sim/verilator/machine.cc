@@ -45,13 +45,14 @@ void answer(DramModel& dram, TesseraRtlPins& p) {
   p.b_error = out.b_error;
 }
 
-void RtlMachine::clock(DramModel& dram, TesseraRtlProbe* probe) {
+void RtlMachine::clock(DramModel& dram) {
   answer(dram, pins_);
-  if (probe == nullptr) {
-    core_.api().cycle(core_.model(), &pins_);
-  } else {
-    core_.api().cycle_probed(core_.model(), &pins_, probe);
-  }
+  core_.api().cycle(core_.model(), &pins_);
+}
+
+void RtlMachine::clock_probed(DramModel& dram, TesseraRtlProbe& probe) {
+  answer(dram, pins_);
+  core_.api().cycle_probed(core_.model(), &pins_, &probe);
 }
 
 void RtlMachine::reset(DramModel& dram) {
@@ -63,7 +64,7 @@ void RtlMachine::reset(DramModel& dram) {
   for (int cycle = 0; cycle < 20; ++cycle) clock(dram);  // the machine clears its base registers
 }
 
-void RtlMachine::write_register(uint32_t offset, uint32_t value, DramModel& dram) {
+void RtlPins::write_register(uint32_t offset, uint32_t value, DramModel& dram) {
   pins_.s_write_address = offset;
   pins_.s_write_data = value;
   // One half alone comes first, now the address and now the data.
@@ -75,14 +76,14 @@ void RtlMachine::write_register(uint32_t offset, uint32_t value, DramModel& dram
   respond(dram, pins_.s_written);
 }
 
-uint32_t RtlMachine::read_register(uint32_t offset, DramModel& dram) {
+uint32_t RtlPins::read_register(uint32_t offset, DramModel& dram) {
   pins_.s_read = 1;
   pins_.s_read_address = offset;
   return respond(dram, pins_.s_read_valid);
 }
 
 /// One cycle in which an access is offered, those until its response, and those until that is taken. Leaves the data.
-uint32_t RtlMachine::respond(DramModel& dram, const uint8_t& response) {
+uint32_t RtlPins::respond(DramModel& dram, const uint8_t& response) {
   pins_.s_hold = register_delay_ > 0;
   clock(dram);
   pins_.s_address = pins_.s_data = pins_.s_read = 0;
@@ -214,7 +215,7 @@ RtlResult RtlMachine::run(const RtlRequest& request, DramModel& dram) {
         throw Error(ErrorCode::kInternal, "the machine has not stopped after " + std::to_string(cycle) + " cycles");
       }
       const TesseraRtlPins before = pins_;  // what the machine drives in this cycle
-      clock(dram, &probe);
+      clock_probed(dram, probe);
       tracer.cycle(probe, before, pins_);
     }
     result.trace = tracer.take();

@@ -106,9 +106,33 @@ void write_request(const RtlRegisters& registers, const RtlRequest& request);
 /// Reads what an ended program leaves, and clears its interrupt.
 RtlResult read_result(const RtlRegisters& registers);
 
+/// The pins of a machine or a chip, and how its registers are reached by them.
+class RtlPins {
+ public:
+  /// One access through the AXI4-Lite slave; `dram` sees the cycles that pass.
+  void write_register(uint32_t offset, uint32_t value, DramModel& dram);
+  uint32_t read_register(uint32_t offset, DramModel& dram);
+  bool interrupt() const { return pins_.interrupt != 0; }
+
+  /// A bus that is slow: from now on the halves of a write come so many cycles apart, and every response stands so long
+  /// before it is taken.
+  void set_register_delay(int cycles) { register_delay_ = cycles; }
+
+ protected:
+  ~RtlPins() = default;
+  virtual void clock(DramModel& dram) = 0;
+
+  TesseraRtlPins pins_{};
+
+ private:
+  uint32_t respond(DramModel& dram, const uint8_t& response);
+
+  int register_delay_ = 0;
+};
+
 /// One NPU in RTL. Scratchpads keep their contents from run to run and through reset(). Not thread-safe; separate
 /// machines are independent.
-class RtlMachine {
+class RtlMachine final : public RtlPins {
  public:
   /// A machine after reset; memories are zero. `api` stays valid.
   RtlMachine(const isa::MachineConfig& config, const TesseraRtlApi& api) : core_(config, api) {}
@@ -128,15 +152,6 @@ class RtlMachine {
   /// written stays written.
   void reset(DramModel& dram);
 
-  /// One access through the AXI4-Lite slave; `dram` sees the cycles that pass.
-  void write_register(uint32_t offset, uint32_t value, DramModel& dram);
-  uint32_t read_register(uint32_t offset, DramModel& dram);
-  bool interrupt() const { return pins_.interrupt != 0; }
-
-  /// A bus that is slow: from now on the halves of a write come so many cycles apart, and every response stands so long
-  /// before it is taken.
-  void set_register_delay(int cycles) { register_delay_ = cycles; }
-
   /// As those of RtlCore.
   std::vector<uint8_t> scratchpad(isa::Space space) { return core_.scratchpad(space); }
   void write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes) {
@@ -148,13 +163,11 @@ class RtlMachine {
   void open_waves(const std::string& path);
 
  private:
-  void clock(DramModel& dram, TesseraRtlProbe* probe = nullptr);
-  uint32_t respond(DramModel& dram, const uint8_t& response);
+  void clock(DramModel& dram) override;
+  void clock_probed(DramModel& dram, TesseraRtlProbe& probe);
   RtlRegisters registers(DramModel& dram);
 
   RtlCore core_;
-  TesseraRtlPins pins_{};
-  int register_delay_ = 0;
 };
 
 /// The configurations that this build has verilated.
