@@ -18,7 +18,11 @@ CASES = (
     ("ds_cnn", "npu256", 4, 32, None),
     ("resnet18", "npu256", 2, 16, None),
     ("deit_tiny", "npu256t", 4, 32, 0.28),
+    ("llama_step", "npu256t", 4, 8, 1.03),
+    ("llama_prompt", "npu256t", 4, 32, 0.27),
 )
+# A decoder of 15 million parameters: maximal length, past, tokens of a run.
+DECODERS = {"llama_step": (256, 255, 1), "llama_prompt": (258, 0, 256)}
 # A wider core beside chips of as many products and bytes a cycle.
 WIDE = {("npu256", 4, 32): "npu1024"}
 
@@ -34,11 +38,32 @@ def chip(machine, cores, memory_bytes):
     return "\n".join([f'name = "{machine}x{cores}"', *lines, f"cores = {cores}", f"memory_axi_bytes = {shared}", ""])
 
 
+def decoder(longest, past, tokens):
+    """A run of the decoder of TinyStories' shape behind random keys and values, as `built` gives a model."""
+    import decoding
+
+    from tests.system.decoder import Decoder
+
+    shape = Decoder(**decoding.SHAPES["15 M parameters, TinyStories' shape"][0], longest=longest)
+    data, rng = shape.model(tokens=tokens), np.random.default_rng(1)
+    feeds = {"input_ids": rng.integers(0, shape.words, (1, tokens))}
+    feeds["position_ids"] = np.arange(past, past + tokens)[None]
+    if tokens > 1:
+        feeds["attention_mask"] = np.ones((1, past + tokens), np.int64)
+    for layer in range(shape.layers):
+        for kind in ("key", "value"):
+            cache = rng.integers(-128, 128, (1, shape.groups, past, shape.size), np.int8)
+            feeds[f"past_key_values.{layer}.{kind}"] = cache
+    return data, feeds, {"numerics": "close", "max_length": longest, "length_steps": 0}
+
+
 def built(name):
     """(model, feeds, options of a session) of a benchmark network."""
     import networks
     import transformers
 
+    if name in DECODERS:
+        return decoder(*DECODERS[name])
     if name in networks.NETWORKS:
         return *networks.build(name), {}
     return *transformers.build(name), {"numerics": "close"}
