@@ -27,6 +27,8 @@ def record_area(result):
         for part in result["parts"]
     ]
     figures["area"][key] = {"total": result["total"], "parts": rows, "fits": result["fits"]}
+    if result["beside_cores"]:
+        figures["area"][key]["beside_cores"] = result["beside_cores"]
     save(figures)
 
 
@@ -112,6 +114,25 @@ def parts_table(figures, key):
     return table(["part", "LUT", "LUT as memory", "flip-flops", "DSP48E1", "RAMB36"], rows)
 
 
+def chips_table(figures):
+    rows = []
+    for key, entry in figures["area"].items():
+        config, family, *_ = key.split()
+        chip = entry.get("beside_cores")
+        if not chip:
+            continue
+        for name, counts in (
+            ("a core alone", chip["alone"]),
+            ("a core of the chip", chip["inside"]),
+            ("the interconnect", chip["interconnect"]),
+        ):
+            rows.append([f"{config}, {FAMILIES[family]}", name, *(number(counts[k]) for k in COUNTS)])
+        shares = [f"{chip['share'][k]:.3f}" if k in chip["share"] else "" for k in COUNTS]
+        rows.append([f"{config}, {FAMILIES[family]}", f"the chip, of {chip['cores']} cores alone", *shares])
+    head = ["chip, family", "part", "LUT", "LUT as memory", "flip-flops", "DSP", "RAMB36", "URAM"]
+    return table(head, rows)
+
+
 def fits_table(figures):
     rows = []
     for key, entry in figures["area"].items():
@@ -130,11 +151,12 @@ def timing_table(figures, budget, vta_ns):
     keys = [key for key in figures["timing"] if len(key.split()) == 3 and key.split()[2].startswith("0.2")]
     names = {name: None for key in keys for name in figures["timing"][key]}
     rows = []
-    for name in sorted(names, key=lambda name: (name != "tsr_top", name)):
+    wholes = ("tsr_chip", "tsr_top")
+    for name in sorted(names, key=lambda name: (name not in wholes, name)):
         limit = budget(name)
         cells = [figures["timing"][key].get(name) for key in keys]
         rows.append(
-            [f"`{name}`{', all of it' if name == 'tsr_top' else ''}", f"{limit['ns']:g} / {limit['levels']}"]
+            [f"`{name}`{', all of it' if name in wholes else ''}", f"{limit['ns']:g} / {limit['levels']}"]
             + [f"{cell['ns']:.2f} / {cell['levels']}" if cell else "" for cell in cells]
         )
     rows.append(["VTA's core", ""] + [f"{vta_ns:g}" for _ in keys])
@@ -159,6 +181,7 @@ def page(text, figures):
         "area": lambda: area_table(figures, vta["area"]),
         "parts": lambda: parts_table(figures, "npu256 xc7 0.23"),
         "fits": lambda: fits_table(figures),
+        "chips": lambda: chips_table(figures),
         "timing": lambda: timing_table(figures, machine.budget, vta["delay_ns"]),
         "pnr": lambda: pnr_table(figures),
     }

@@ -139,7 +139,7 @@ def elaborate(config, folder, tool, minutes):
     for module in list(found.values()):
         module.parts = [name for name in found if short(name) in PARTS.get(short(module.name), ())]
         module.text += "".join(found.pop(name).text for name in module.parts)
-    for instance in machine.ULTRA.get(config, ()):
+    for instance in machine.ultra(config):
         pads = next(one for name, one in found.items() if short(name) == "tsr_scratchpads")
         kind = re.search(rf"^  cell (\S+) \\{instance}$", pads.text, re.M)
         if not kind:

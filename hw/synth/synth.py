@@ -144,12 +144,40 @@ def fits(total, family):
     return found
 
 
+def beside_cores(counts, everything, config, mapped, folder):
+    """A chip beside its cores alone, each with its own bus: {cores, alone, inside, interconnect, share}; None of a
+    machine of one core. `inside`: a core as a part of the chip, with what it takes to publish and to await; `share`:
+    of so many cores alone, by kind of resource."""
+    cores = machine.parameters(config).get("Cores", 1)
+    if cores == 1:
+        return None
+    one, _ = mapped(machine.core_alone(config, folder))
+    alone = Area({name: module.cells for name, module in one.items()}).total(modules.top(one))
+    parts = {
+        kind: counts.total(next(name for name in everything if short(name) == kind))
+        for kind in ("tsr_top", "tsr_interconnect")
+    }
+    whole = counts.total(modules.top(everything))
+    share = {key: round(whole[key] / (cores * alone[key]), 4) for key in KEYS if alone[key]}
+    return {
+        "cores": cores,
+        "alone": alone,
+        "inside": parts["tsr_top"],
+        "interconnect": parts["tsr_interconnect"],
+        "share": share,
+    }
+
+
 def area(config, family, folder, options):
     """Errors: Failure as the module's head says."""
     flags = ["-nowidelut"] if options.nowidelut else []
-    everything, seconds = modules.mapped(
-        config, family, flags, folder, options.minutes, options.yosys, options.jobs, options.fresh
-    )
+
+    def mapped(name):
+        return modules.mapped(
+            name, family, flags, folder, options.minutes, options.yosys, options.jobs, options.fresh and name == config
+        )
+
+    everything, seconds = mapped(config)
     top = modules.top(everything)
     counts = Area({name: module.cells for name, module in everything.items()})
     total = counts.total(top)
@@ -162,6 +190,7 @@ def area(config, family, folder, options):
         "parts": counts.parts(top, options.depth),
         "vta": vta_area(family, options.yosys, flags),
         "fits": fits(total, family),
+        "beside_cores": beside_cores(counts, everything, config, mapped, folder),
         "memories": modules.memory_kinds(everything),
         "modules": len(everything),
         "synthesised": sum(module.fresh for module in everything.values()),
@@ -193,6 +222,11 @@ def show(result):
     print(line(["", *KEYS.values()]))
     show_parts(result["parts"], "")
     print(numbers("all", result["total"]))
+    if chip := result["beside_cores"]:
+        print(numbers("one core alone", chip["alone"]))
+        print(numbers("one core of the chip", chip["inside"]))
+        print(numbers("the interconnect", chip["interconnect"]))
+        print(line([f"the chip: of {chip['cores']} cores alone"] + [f"{chip['share'].get(key, 0):g}" for key in KEYS]))
     if result["vta"]:
         print(numbers("VTA, 1 x 16 x 16 (vta.toml)", result["vta"]))
     else:
