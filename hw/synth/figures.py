@@ -27,8 +27,16 @@ def record_area(result):
         for part in result["parts"]
     ]
     figures["area"][key] = {"total": result["total"], "parts": rows, "fits": result["fits"]}
-    if result["beside_cores"]:
-        figures["area"][key]["beside_cores"] = result["beside_cores"]
+    save(figures)
+
+
+def record_chip(result):
+    figures = load()
+    key = " ".join([result["config"], result["family"], result["yosys"], *result["options"]])
+    kept = ("cores", "core_alone", "more", "interconnect", "share")
+    figures.setdefault("chip", {})[key] = {name: result[name] for name in kept}
+    if result["path"]:
+        figures["chip"][key]["path"] = {name: result["path"][name] for name in ("ns", "levels", "start", "end")}
     save(figures)
 
 
@@ -116,21 +124,18 @@ def parts_table(figures, key):
 
 def chips_table(figures):
     rows = []
-    for key, entry in figures["area"].items():
+    for key, entry in figures.get("chip", {}).items():
         config, family, *_ = key.split()
-        chip = entry.get("beside_cores")
-        if not chip:
-            continue
+        alone = figures["area"][" ".join([entry["core_alone"], *key.split()[1:]])]["total"]
         for name, counts in (
-            ("a core alone", chip["alone"]),
-            ("a core of the chip", chip["inside"]),
-            ("the interconnect", chip["interconnect"]),
+            (f"{entry['core_alone']} alone", alone),
+            ("a core of the chip: more", entry["more"]),
+            ("the interconnect", entry["interconnect"]),
         ):
             rows.append([f"{config}, {FAMILIES[family]}", name, *(number(counts[k]) for k in COUNTS)])
-        shares = [f"{chip['share'][k]:.3f}" if k in chip["share"] else "" for k in COUNTS]
-        rows.append([f"{config}, {FAMILIES[family]}", f"the chip, of {chip['cores']} cores alone", *shares])
-    head = ["chip, family", "part", "LUT", "LUT as memory", "flip-flops", "DSP", "RAMB36", "URAM"]
-    return table(head, rows)
+        shares = [f"{entry['share'][k]:.3f}" if k in entry["share"] else "" for k in COUNTS]
+        rows.append([f"{config}, {FAMILIES[family]}", f"the chip, of {entry['cores']} cores alone", *shares])
+    return table(["chip, family", "part", "LUT", "LUT as memory", "flip-flops", "DSP", "RAMB36", "URAM"], rows)
 
 
 def fits_table(figures):
@@ -151,12 +156,11 @@ def timing_table(figures, budget, vta_ns):
     keys = [key for key in figures["timing"] if len(key.split()) == 3 and key.split()[2].startswith("0.2")]
     names = {name: None for key in keys for name in figures["timing"][key]}
     rows = []
-    wholes = ("tsr_chip", "tsr_top")
-    for name in sorted(names, key=lambda name: (name not in wholes, name)):
+    for name in sorted(names, key=lambda name: (name != "tsr_top", name)):
         limit = budget(name)
         cells = [figures["timing"][key].get(name) for key in keys]
         rows.append(
-            [f"`{name}`{', all of it' if name in wholes else ''}", f"{limit['ns']:g} / {limit['levels']}"]
+            [f"`{name}`{', all of it' if name == 'tsr_top' else ''}", f"{limit['ns']:g} / {limit['levels']}"]
             + [f"{cell['ns']:.2f} / {cell['levels']}" if cell else "" for cell in cells]
         )
     rows.append(["VTA's core", ""] + [f"{vta_ns:g}" for _ in keys])

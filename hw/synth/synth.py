@@ -3,8 +3,8 @@
 """Synthesis by Yosys, out of context: `./dev synth`. Enters: configurations and families. Leaves: look-up tables,
 flip-flops, DSP slices and block RAMs of each part of the machine and of the whole, beside VTA's and beside what parts
 of boards have, as tables or as JSON; with --timing the delay of each part's logic (timing.py); with --pnr the clock
-after place and route for ECP5 (pnr.py). Exit status 1 when a memory is not what check.py wants, a latch or an undriven
-wire is left, or Yosys takes too much.
+after place and route for ECP5 (pnr.py); with --chip what a chip takes beside its cores (chips.py). Exit status 1 when a
+memory is not what check.py wants, a latch or an undriven wire is left, or Yosys takes too much.
 
 Method: synth_xilinx module by module, without flattening (modules.py). The numbers of the parts add up. Optimisation
 across module borders would only lower them."""
@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import cells
+import chips
 import figures
 import machine
 import modules
@@ -144,40 +145,12 @@ def fits(total, family):
     return found
 
 
-def beside_cores(counts, everything, config, mapped, folder):
-    """A chip beside its cores alone, each with its own bus: {cores, alone, inside, interconnect, share}; None of a
-    machine of one core. `inside`: a core as a part of the chip, with what it takes to publish and to await; `share`:
-    of so many cores alone, by kind of resource."""
-    cores = machine.parameters(config).get("Cores", 1)
-    if cores == 1:
-        return None
-    one, _ = mapped(machine.core_alone(config, folder))
-    alone = Area({name: module.cells for name, module in one.items()}).total(modules.top(one))
-    parts = {
-        kind: counts.total(next(name for name in everything if short(name) == kind))
-        for kind in ("tsr_top", "tsr_interconnect")
-    }
-    whole = counts.total(modules.top(everything))
-    share = {key: round(whole[key] / (cores * alone[key]), 4) for key in KEYS if alone[key]}
-    return {
-        "cores": cores,
-        "alone": alone,
-        "inside": parts["tsr_top"],
-        "interconnect": parts["tsr_interconnect"],
-        "share": share,
-    }
-
-
 def area(config, family, folder, options):
     """Errors: Failure as the module's head says."""
     flags = ["-nowidelut"] if options.nowidelut else []
-
-    def mapped(name):
-        return modules.mapped(
-            name, family, flags, folder, options.minutes, options.yosys, options.jobs, options.fresh and name == config
-        )
-
-    everything, seconds = mapped(config)
+    everything, seconds = modules.mapped(
+        config, family, flags, folder, options.minutes, options.yosys, options.jobs, options.fresh
+    )
     top = modules.top(everything)
     counts = Area({name: module.cells for name, module in everything.items()})
     total = counts.total(top)
@@ -190,7 +163,6 @@ def area(config, family, folder, options):
         "parts": counts.parts(top, options.depth),
         "vta": vta_area(family, options.yosys, flags),
         "fits": fits(total, family),
-        "beside_cores": beside_cores(counts, everything, config, mapped, folder),
         "memories": modules.memory_kinds(everything),
         "modules": len(everything),
         "synthesised": sum(module.fresh for module in everything.values()),
@@ -222,11 +194,6 @@ def show(result):
     print(line(["", *KEYS.values()]))
     show_parts(result["parts"], "")
     print(numbers("all", result["total"]))
-    if chip := result["beside_cores"]:
-        print(numbers("one core alone", chip["alone"]))
-        print(numbers("one core of the chip", chip["inside"]))
-        print(numbers("the interconnect", chip["interconnect"]))
-        print(line([f"the chip: of {chip['cores']} cores alone"] + [f"{chip['share'].get(key, 0):g}" for key in KEYS]))
     if result["vta"]:
         print(numbers("VTA, 1 x 16 x 16 (vta.toml)", result["vta"]))
     else:
@@ -254,6 +221,9 @@ def arguments(given=None):
     parser.add_argument("--timing", action="store_true", help="delay of the logic of each module on 7 series instead")
     parser.add_argument(
         "--pnr", action="store_true", help="place and route instead, with nextpnr for ECP5 (default: npu16n)"
+    )
+    parser.add_argument(
+        "--chip", action="store_true", help="what a chip takes beside its cores alone instead (default: npu64x4)"
     )
     parser.add_argument("--paths", type=int, default=0, help="with --timing: list so many of the worst paths")
     parser.add_argument(
@@ -292,6 +262,14 @@ def main():
         elif options.cells:
             for config in options.config or ["npu64"]:
                 add(cells.measure(config, folder, options), cells.show)
+        elif options.chip:
+            for config in options.config or ["npu64x4"]:
+                for family in options.family or ["xc7"]:
+                    add(
+                        chips.measure(config, family, folder, options, classify),
+                        lambda result: chips.show(result, line, numbers, KEYS),
+                        figures.record_chip,
+                    )
         elif options.timing:
             for config in options.config or ["npu64", "npu256"]:
                 add(timing.measure(config, folder, options), timing.show, figures.record_timing)
@@ -300,7 +278,7 @@ def main():
                 for family in options.family or figures.FAMILIES:
                     add(area(config, family, folder, options), show, figures.record_area)
     if options.json:
-        name = "pnr" if options.pnr else "cells" if options.cells else "timing" if options.timing else "synthesis"
+        name = next((kind for kind in ("pnr", "cells", "chip", "timing") if getattr(options, kind)), "synthesis")
         print(json.dumps({name: results}))
     return 0
 
