@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks on one core and on chips of several: cycles on the timing model, the share of one core's, and whether the
-outputs equal the reference's. The memory is ideal and moves a beat of the machine's master a cycle."""
+outputs equal the reference's. The memory is ideal and moves a beat of the machine's master a cycle. On the RTL a row
+also says how fast both are simulated in this run, on the threads that the host has room for."""
 
 import pathlib
 import sys
+import time
 import tomllib
 
 import numpy as np
@@ -45,12 +47,18 @@ def built(name):
 
 
 def run(model, device, machine):
-    """Outputs and statistics of a model as `built` gives it."""
+    """Outputs and statistics of a model as `built` gives it, and on the RTL the cycles that are simulated in a second,
+    of a second run, in which the machine has been made."""
     import tessera
 
     data, feeds, options = model
     session = tessera.Session(data, device, machine, profile=False, **options)
-    return session.run(None, feeds), session.stats()
+    outputs = session.run(None, feeds)
+    if device != "rtl":
+        return outputs, session.stats(), None
+    begin = time.perf_counter()
+    session.run(None, feeds)
+    return outputs, session.stats(), session.stats().cycles / (time.perf_counter() - begin)
 
 
 def bench(names, config, device):
@@ -65,8 +73,8 @@ def bench(names, config, device):
     rows = []
     for name, machine, cores, memory_bytes, wanted in cases:
         model = built(name)
-        expected, one = run(model, device, machine)
-        found, many = run(model, device, chip(machine, cores, memory_bytes))
+        expected, one, one_speed = run(model, device, machine)
+        found, many, speed = run(model, device, chip(machine, cores, memory_bytes))
         row = {
             "network": name,
             "core": machine,
@@ -80,6 +88,10 @@ def bench(names, config, device):
             "dram_bytes": many.dram_read_bytes + many.dram_write_bytes,
             "equal_to_one_core": all(np.array_equal(a, b) for a, b in zip(found, expected)),
         }
+        if speed:
+            row["megacycles_a_second_of_one_core"] = round(one_speed / 1e6, 3)
+            row["megacycles_a_second"] = round(speed / 1e6, 3)
+            row["share_of_speed"] = round(speed / one_speed, 2)
         wide = WIDE.get((machine, cores, memory_bytes))
         if wide:
             row["wide_core"], row["cycles_of_wide_core"] = wide, run(model, device, wide)[1].cycles

@@ -47,25 +47,32 @@ void RtlChip::set_threads(int threads) { threads_ = std::clamp(threads, 1, confi
 void RtlChip::cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe) {
   const Wires& now = wires_[turn];
   Wires& next = wires_[1 - turn];
-  std::array<uint16_t, isa::kMostCores> counters;
-  for (size_t c = 0; c < cores_.size(); ++c) counters[c] = now.outputs[c].counter;
   TesseraRtlPins& pins = next.outputs[core];
   pins = now.inputs[core];
-  pins.counters = counters.data();
+  pins.counters = now.counters.data();
   if (probe == nullptr) {
     api_.cycle(cores_[core]->model(), &pins);
   } else {
     api_.cycle_probed(cores_[core]->model(), &pins, probe);
   }
   if (pins.w_valid) {
-    std::memcpy(next.data[core].data(), pins.w_data, static_cast<size_t>(config_.axi_bytes));
-    pins.w_data = next.data[core].data();
+    std::memcpy(next.data[core].bytes.data(), pins.w_data, static_cast<size_t>(config_.axi_bytes));
+    pins.w_data = next.data[core].bytes.data();
   }
 }
 
+/// Also the public counters of the next cycle: with them no core waits in a cycle for another one.
 void RtlChip::cycle_interconnect(size_t turn, DramModel& dram) {
+  const Wires& now = wires_[turn];
+  Wires& next = wires_[1 - turn];
   answer(dram, pins_);
-  api_.interconnect->cycle(interconnect_, &pins_, wires_[turn].outputs.data(), wires_[1 - turn].inputs.data());
+  api_.interconnect->cycle(interconnect_, &pins_, now.outputs.data(), next.inputs.data());
+  for (size_t c = 0; c < cores_.size(); ++c) {
+    TESSERA_INVARIANT(now.counters[c] == now.outputs[c].counter, "a public counter is not what its core foretold");
+    const bool cleared = now.inputs[c].clear || now.inputs[c].reset;
+    const uint16_t counter = cleared ? 0 : now.outputs[c].next_counter;
+    if (next.counters[c] != counter) next.counters[c] = counter;  // others read this line
+  }
 }
 
 void RtlChip::clock(DramModel& dram) {
@@ -74,57 +81,61 @@ void RtlChip::clock(DramModel& dram) {
   turn_ = 1 - turn_;
 }
 
-bool RtlChip::idle() const {
-  const auto& outputs = wires_[turn_].outputs;
+bool RtlChip::idle(size_t turn) const {
+  const auto& outputs = wires_[turn].outputs;
   return std::all_of(outputs.begin(), outputs.begin() + config_.cores, [](const auto& p) { return p.idle != 0; });
 }
 
 bool RtlChip::advance(uint64_t limit, DramModel& dram) {
   const uint64_t alone = threads_ > 1 ? std::min(limit, kAlone) : limit;
   for (uint64_t cycle = 0; cycle < alone; ++cycle) {
-    if (idle()) return true;
+    if (idle(turn_)) return true;
     clock(dram);
   }
-  return idle() || (alone < limit && advance_in_threads(limit - alone, dram));
+  return idle(turn_) || (alone < limit && advance_in_threads(limit - alone, dram));
 }
 
-/// The interconnect and memory are this thread's. All threads make a cycle, then this one lets the next one begin.
+/// The interconnect and memory are this thread's, which has the fewest cores. No thread waits for another one's half of
+/// the same cycle: cores make cycle n once the interconnect has made n - 1, and the interconnect makes it once all
+/// cores have made n - 1. It has its turn between this thread's cores, so that what the others wait for has long been
+/// said. That all cores are idle shows in the cycle behind, which is made, too.
 bool RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
-  constexpr uint64_t kStop = UINT64_MAX;
+  struct alignas(64) Count {
+    std::atomic<uint64_t> value{0};
+  };
   const auto threads = static_cast<size_t>(threads_);
-  const size_t cores = cores_.size();
-  std::atomic<uint64_t> begun{0},
-      made{0};  // cycles that may be made; cycles that other threads have made, all together
   const size_t first = turn_;
-  // This thread has the fewest cores.
-  const auto share = [&](size_t thread, uint64_t cycle) {
-    const size_t from = cores * thread / threads, to = cores * (thread + 1) / threads;
-    for (size_t c = from; c < to; ++c) cycle_core(c, (first + cycle) % 2);
+  std::vector<Count> made(threads);  // cycles, by thread; the first one's are the interconnect's
+  std::atomic<uint64_t> end{limit};
+  const auto turn = [&](uint64_t cycle) { return (first + cycle) % 2; };
+  const auto from = [&](size_t thread) { return cores_.size() * thread / threads; };
+  const auto wait_until = [&](size_t thread, uint64_t cycles) {
+    wait_for([&] { return made[thread].value.load(std::memory_order_acquire) >= cycles; });
   };
   std::vector<std::thread> others;
   for (size_t thread = 1; thread < threads; ++thread) {
     others.emplace_back([&, thread] {
       for (uint64_t cycle = 0;; ++cycle) {
-        uint64_t may = 0;
-        wait_for([&] { return (may = begun.load(std::memory_order_acquire)) > cycle; });
-        if (may == kStop) return;
-        share(thread, cycle);
-        made.fetch_add(1, std::memory_order_release);
+        wait_until(0, cycle);
+        if (cycle >= end.load(std::memory_order_relaxed)) return;
+        for (size_t c = from(thread); c < from(thread + 1); ++c) cycle_core(c, turn(cycle));
+        made[thread].value.store(cycle + 1, std::memory_order_release);
       }
     });
   }
-  bool ended = false;
-  for (uint64_t cycle = 0; cycle < limit && !ended; ++cycle) {
-    begun.store(cycle + 1, std::memory_order_release);
-    cycle_interconnect(turn_, dram);
-    share(0, cycle);
-    wait_for([&] { return made.load(std::memory_order_acquire) == (cycle + 1) * (threads - 1); });
-    turn_ = 1 - turn_;
-    ended = idle();
+  uint64_t cycle = 0;
+  for (; cycle < end.load(std::memory_order_relaxed); ++cycle) {
+    const size_t half = from(1) / 2;
+    for (size_t c = 0; c < half; ++c) cycle_core(c, turn(cycle));
+    for (size_t thread = 1; thread < threads; ++thread) wait_until(thread, cycle);
+    cycle_interconnect(turn(cycle), dram);
+    if (idle(turn(cycle))) end.store(cycle + 1, std::memory_order_relaxed);
+    made[0].value.store(cycle + 1, std::memory_order_release);
+    for (size_t c = half; c < from(1); ++c) cycle_core(c, turn(cycle));
   }
-  begun.store(kStop, std::memory_order_release);
   for (std::thread& other : others) other.join();
-  return ended;
+  turn_ = turn(cycle);
+  return idle(turn_);
 }
 
 /// Runs started programs to their end on this thread. Leaves a trace of each core whose request wants one.
@@ -134,7 +145,7 @@ std::vector<Trace> RtlChip::advance_traced(const RtlChipRequest& request, DramMo
     if (!request.cores[c].trace_program.empty()) tracers[c].emplace(config_, request.cores[c].trace_program);
   }
   TesseraRtlProbe probe{};
-  for (uint64_t cycle = 0; !idle(); ++cycle) {
+  for (uint64_t cycle = 0; !idle(turn_); ++cycle) {
     if (cycle == request.max_cycles) break;  // run() finds it
     cycle_interconnect(turn_, dram);
     for (size_t c = 0; c < cores_.size(); ++c) {

@@ -71,15 +71,19 @@ class RtlChip final : public RtlPins {
   void set_threads(int threads);
 
  private:
+  struct alignas(64) Data {
+    std::array<uint8_t, 64> bytes{};
+  };
   /// What stands between two cycles. A cycle reads one of two and writes the other.
   struct Wires {
     std::array<TesseraRtlPins, isa::kMostCores> outputs{}, inputs{};  // of the cores
-    std::array<std::array<uint8_t, 64>, isa::kMostCores> data{};      // what w_data points to
+    std::array<Data, isa::kMostCores> data{};                         // what w_data points to
+    alignas(64) std::array<uint16_t, isa::kMostCores> counters{};     // the public ones, an input of all cores
   };
   void cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe = nullptr);
   void cycle_interconnect(size_t turn, DramModel& dram);
   void clock(DramModel& dram) override;
-  bool idle() const;
+  bool idle(size_t turn) const;
   bool advance_in_threads(uint64_t limit, DramModel& dram);
   std::vector<Trace> advance_traced(const RtlChipRequest& request, DramModel& dram);
   RtlRegisters registers(size_t core, DramModel& dram);
