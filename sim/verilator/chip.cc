@@ -17,13 +17,17 @@ namespace {
 
 namespace chip = isa::reg::chip;
 
-constexpr uint64_t kAlone = 4096;  // cycles before threads begin: short programs end earlier
+constexpr uint64_t kAlone = 4096;         // cycles before threads begin: short programs end earlier
+constexpr uint64_t kMostAlone = 1 << 20;  // behind threads that had to wait
+constexpr uint64_t kLate = 8;             // waits beyond which threads end
+constexpr uint64_t kLateEvery = 2000;     // where there was one in so many cycles
 
-/// Waits for what another thread will say within a cycle, or within its next slice of time.
+/// Waits for what another thread will say within a cycle; false: within its next slice of time.
 template <typename Condition>
-void wait_for(Condition&& condition) {
-  for (int n = 0; !condition(); ++n) {
-    if (n >= 1 << 12) {
+bool wait_for(Condition&& condition) {
+  int n = 0;
+  for (; !condition(); ++n) {
+    if (n >= 1 << 10) {
       std::this_thread::yield();
     } else {
 #ifdef __x86_64__
@@ -31,6 +35,7 @@ void wait_for(Condition&& condition) {
 #endif
     }
   }
+  return n < 1 << 10;
 }
 
 }  // namespace
@@ -87,19 +92,23 @@ bool RtlChip::idle(size_t turn) const {
 }
 
 bool RtlChip::advance(uint64_t limit, DramModel& dram) {
-  const uint64_t alone = threads_ > 1 ? std::min(limit, kAlone) : limit;
-  for (uint64_t cycle = 0; cycle < alone; ++cycle) {
+  for (uint64_t stretch = kAlone;; stretch = std::min(2 * stretch, kMostAlone)) {
+    for (uint64_t cycle = threads_ > 1 ? std::min(limit, stretch) : limit; cycle > 0; --cycle, --limit) {
+      if (idle(turn_)) return true;
+      clock(dram);
+    }
     if (idle(turn_)) return true;
-    clock(dram);
+    if (limit == 0) return false;
+    limit -= advance_in_threads(limit, dram);
   }
-  return idle(turn_) || (alone < limit && advance_in_threads(limit - alone, dram));
 }
 
 /// The interconnect and memory are this thread's, which has the fewest cores. No thread waits for another one's half of
 /// the same cycle: cores make cycle n once the interconnect has made n - 1, and the interconnect makes it once all
 /// cores have made n - 1. It has its turn between this thread's cores, so that what the others wait for has long been
-/// said. That all cores are idle shows in the cycle behind, which is made, too.
-bool RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
+/// said. That all cores are idle shows in the cycle behind, which is made, too. Leaves how many cycles were made: fewer
+/// where other threads have no processor of their own, since each wait for one of them would be as long as its turn.
+uint64_t RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
   struct alignas(64) Count {
     std::atomic<uint64_t> value{0};
   };
@@ -110,7 +119,7 @@ bool RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
   const auto turn = [&](uint64_t cycle) { return (first + cycle) % 2; };
   const auto from = [&](size_t thread) { return cores_.size() * thread / threads; };
   const auto wait_until = [&](size_t thread, uint64_t cycles) {
-    wait_for([&] { return made[thread].value.load(std::memory_order_acquire) >= cycles; });
+    return wait_for([&] { return made[thread].value.load(std::memory_order_acquire) >= cycles; });
   };
   std::vector<std::thread> others;
   for (size_t thread = 1; thread < threads; ++thread) {
@@ -123,19 +132,20 @@ bool RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
       }
     });
   }
-  uint64_t cycle = 0;
+  uint64_t cycle = 0, late = 0;
   for (; cycle < end.load(std::memory_order_relaxed); ++cycle) {
     const size_t half = from(1) / 2;
     for (size_t c = 0; c < half; ++c) cycle_core(c, turn(cycle));
-    for (size_t thread = 1; thread < threads; ++thread) wait_until(thread, cycle);
+    for (size_t thread = 1; thread < threads; ++thread) late += wait_until(thread, cycle) ? 0 : 1;
     cycle_interconnect(turn(cycle), dram);
-    if (idle(turn(cycle))) end.store(cycle + 1, std::memory_order_relaxed);
+    const bool crowded = late >= kLate && late * kLateEvery > cycle;
+    if (idle(turn(cycle)) || crowded) end.store(cycle + 1, std::memory_order_relaxed);
     made[0].value.store(cycle + 1, std::memory_order_release);
     for (size_t c = half; c < from(1); ++c) cycle_core(c, turn(cycle));
   }
   for (std::thread& other : others) other.join();
   turn_ = turn(cycle);
-  return idle(turn_);
+  return cycle;
 }
 
 /// Runs started programs to their end on this thread. Leaves a trace of each core whose request wants one.

@@ -84,7 +84,7 @@ class RtlChip final : public RtlPins {
   void cycle_interconnect(size_t turn, DramModel& dram);
   void clock(DramModel& dram) override;
   bool idle(size_t turn) const;
-  bool advance_in_threads(uint64_t limit, DramModel& dram);
+  uint64_t advance_in_threads(uint64_t limit, DramModel& dram);
   std::vector<Trace> advance_traced(const RtlChipRequest& request, DramModel& dram);
   RtlRegisters registers(size_t core, DramModel& dram);
 
