@@ -31,7 +31,6 @@ EXCEPTIONS = {
     "compiler/npu/check.cc: tessera::npu::Checker::check": RULES,
     "compiler/npu/check.cc: tessera::npu::Checker::check_tensor": RULES,
     "compiler/npu/settle.cc: tessera::npu::Planner::pick": STEPS,
-    "compiler/onnx/import.cc: tessera::onnx::Importer::bind_dims": STEPS,
     "compiler/onnx/tensor_decode.cc: tessera::onnx::from_typed": ENUMERATION,
     "compiler/schedule/chain.cc: tessera::schedule::ChainPlanner::plan": RULES,
     "ops/convolution.cc: tessera::ops::infer_convolution": SHAPES,

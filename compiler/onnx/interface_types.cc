@@ -22,64 +22,54 @@ bool is_anonymous(const std::string& dimension) {
                                              [](unsigned char c) { return std::isalpha(c) != 0 || c >= 0x80; });
 }
 
-}  // namespace
+std::string listed(const auto& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? std::string("none") : text;
+}
 
-BoundDims bind_dims(const GraphProto& graph, const ImportOptions& options) {
-  BoundDims bound;
-  std::set<std::string> symbols, by_name, ambiguous;
-  std::map<std::string, const TypeProto*> inputs;
-  for (const auto& input : graph.input()) {
-    inputs[input.name()] = &input.type();
-    if (!input.type().has_tensor_type()) continue;
-    for (const auto& dim : input.type().tensor_type().shape().dim()) {
-      if (dim.has_dim_param() && !is_anonymous(dim.dim_param())) symbols.insert(dim.dim_param());
+/// Sizes of a graph's symbolic dimensions, by their names and by the shapes of inputs.
+class Binding {
+ public:
+  explicit Binding(const GraphProto& graph) {
+    for (const auto& input : graph.input()) {
+      inputs_[input.name()] = &input.type();
+      if (!input.type().has_tensor_type()) continue;
+      for (const auto& dim : input.type().tensor_type().shape().dim()) {
+        if (dim.has_dim_param() && !is_anonymous(dim.dim_param())) symbols_.insert(dim.dim_param());
+      }
     }
   }
-  auto bind = [&](const std::string& name, int64_t value, const std::string& what) {
-    if (value < 0)
-      throw Error(ErrorCode::kInvalidArgument, what + ": dimension " + std::to_string(value) + " is negative");
-    auto [it, inserted] = bound.emplace(name, value);
-    if (!inserted && it->second != value) {
-      if (!by_name.count(name)) {
-        ambiguous.insert(name);
-        return;
-      }
-      throw Error(ErrorCode::kInvalidArgument, what + ": dimension '" + name + "' is given as " +
-                                                   std::to_string(it->second) + " and as " + std::to_string(value));
-    }
-  };
-  auto join = [](const auto& names) {
-    std::string text;
-    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text.empty() ? std::string("none") : text;
-  };
-  std::vector<std::string> names;
-  for (const auto& [name, type] : inputs) names.push_back(name);
-  auto bind_symbol = [&](const std::string& name, int64_t value) {
-    if (symbols.count(name)) {
+
+  bool has_input(const std::string& name) const { return inputs_.count(name) != 0; }
+
+  void bind_symbol(const std::string& name, int64_t value) {
+    if (symbols_.count(name)) {
       bind(name, value, "shape option");
-      by_name.insert(name);
+      by_name_.insert(name);
       return;
     }
+    std::vector<std::string> names;
+    for (const auto& [input, type] : inputs_) names.push_back(input);
     throw Error(ErrorCode::kInvalidArgument, "shape option: the model has no input and no dimension '" + name +
-                                                 "'; inputs: " + join(names) +
-                                                 "; symbolic dimensions: " + join(symbols));
-  };
-  for (const auto& [name, value] : options.dims) bind_symbol(name, value);
-  for (const auto& [name, shape] : options.shapes) {
-    if (inputs.count(name)) continue;
-    // "batch=4" reads as a shape of one dimension: it means a symbol.
-    if (symbols.count(name) && shape.size() != 1) {
+                                                 "'; inputs: " + listed(names) +
+                                                 "; symbolic dimensions: " + listed(symbols_));
+  }
+
+  /// A shape whose name is no input's: "batch=4" reads as a shape of one dimension, and means a symbol.
+  void bind_symbol(const std::string& name, const ops::Shape& shape) {
+    if (symbols_.count(name) && shape.size() != 1) {
       throw Error(ErrorCode::kInvalidArgument, "shape option: dimension '" + name + "' takes one size, " +
                                                    std::to_string(shape.size()) + " were given");
     }
     bind_symbol(name, shape.empty() ? 0 : shape[0]);
   }
-  for (const auto& [name, shape] : options.shapes) {
-    auto it = inputs.find(name);
-    if (it == inputs.end()) continue;
-    if (!it->second->has_tensor_type() || !it->second->tensor_type().has_shape()) continue;
-    const auto& dims = it->second->tensor_type().shape();
+
+  /// The symbolic dimensions of an input that has this shape.
+  void bind_input(const std::string& name, const ops::Shape& shape) {
+    const TypeProto& type = *inputs_.at(name);
+    if (!type.has_tensor_type() || !type.tensor_type().has_shape()) return;
+    const auto& dims = type.tensor_type().shape();
     if (dims.dim_size() != static_cast<int>(shape.size())) {
       throw Error(ErrorCode::kInvalidArgument, "shape option: input '" + name + "' has " +
                                                    std::to_string(dims.dim_size()) + " dimensions, " +
@@ -92,8 +82,42 @@ BoundDims bind_dims(const GraphProto& graph, const ImportOptions& options) {
       }
     }
   }
-  for (const std::string& name : ambiguous) bound.erase(name);
-  return bound;
+
+  BoundDims finish() && {
+    for (const std::string& name : ambiguous_) bound_.erase(name);
+    return std::move(bound_);
+  }
+
+ private:
+  void bind(const std::string& name, int64_t value, const std::string& what) {
+    if (value < 0)
+      throw Error(ErrorCode::kInvalidArgument, what + ": dimension " + std::to_string(value) + " is negative");
+    auto [it, inserted] = bound_.emplace(name, value);
+    if (!inserted && it->second != value) {
+      if (!by_name_.count(name)) {
+        ambiguous_.insert(name);
+        return;
+      }
+      throw Error(ErrorCode::kInvalidArgument, what + ": dimension '" + name + "' is given as " +
+                                                   std::to_string(it->second) + " and as " + std::to_string(value));
+    }
+  }
+
+  BoundDims bound_;
+  std::set<std::string> symbols_, by_name_, ambiguous_;
+  std::map<std::string, const TypeProto*> inputs_;
+};
+
+}  // namespace
+
+BoundDims bind_dims(const GraphProto& graph, const ImportOptions& options) {
+  Binding binding(graph);
+  for (const auto& [name, value] : options.dims) binding.bind_symbol(name, value);
+  for (const auto& [name, shape] : options.shapes)
+    if (!binding.has_input(name)) binding.bind_symbol(name, shape);
+  for (const auto& [name, shape] : options.shapes)
+    if (binding.has_input(name)) binding.bind_input(name, shape);
+  return std::move(binding).finish();
 }
 
 ops::TypeInfo type_info(const TypeProto& type, const BoundDims& bound, const std::string& what, int depth) {
