@@ -84,6 +84,12 @@ int tessera::run_command_line(int argc, char** argv) {
                         "configuration: npu64, npu256, npu256t, npu1024 or another of hw/configs, or a .toml file");
     command->add_flag("-q,--quiet", a.quiet, "print nothing but errors");
   };
+  const auto dividing = [&](CLI::App* command) {
+    command
+        ->add_option("--cores", a.cores,
+                     "numbers of the cores of a chip that the model is compiled for and runs on, as 0,1; default all")
+        ->delimiter(',');
+  };
   const auto loading = [&](CLI::App* command) {
     command->add_option("--trusted-keys", a.trusted_keys,
                         "file or folder of public keys: refuse artifacts that none of them has signed");
@@ -119,6 +125,7 @@ int tessera::run_command_line(int argc, char** argv) {
   compile->add_option("--dump-dir", a.dump_dir,
                       "folder for numbered files of the graph after every pass, which tessera-opt reads");
   common(compile);
+  dividing(compile);
   compiling(compile);
 
   const auto running = [&](CLI::App* command) {
@@ -149,6 +156,7 @@ int tessera::run_command_line(int argc, char** argv) {
   run->add_option("--preprocess", a.preprocess, "of --calibrate, for pictures: imagenet, unit or a TOML file");
   running(run);
   common(run);
+  dividing(run);
   loading(run);
   compiling(run);
 
@@ -195,6 +203,7 @@ int tessera::run_command_line(int argc, char** argv) {
   report->add_flag("--brief", a.brief, "without the schedules");
   running(report);
   common(report);
+  dividing(report);
   loading(report);
   compiling(report);
 
@@ -202,6 +211,7 @@ int tessera::run_command_line(int argc, char** argv) {
   schedule->add_option("model", a.model, "ONNX file or artifact")->required();
   schedule->add_option("-o,--output", a.output, "file to write instead of standard output");
   common(schedule);
+  dividing(schedule);
   loading(schedule);
   compiling(schedule);
 
@@ -229,6 +239,7 @@ int tessera::run_command_line(int argc, char** argv) {
   export_->add_flag("--library-math", a.library_math,
                     "functions that the runtime has not (pow, sin, cos, ...) from the firmware's C library");
   common(export_);
+  dividing(export_);
   loading(export_);
   compiling(export_);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/tutorials and docs/tour.md: what a reader types there runs, in a folder that looks like a fresh clone after a
-build, and prints the lines that the page shows.
+"""docs/tutorials, docs/tour.md and docs/cores.md: what a reader types there runs, in a folder that looks like a
+fresh clone after a build, and prints the lines that the page shows.
 
 A page is one session of a shell. In its blocks ```console a command stands behind `$ `, with the rest of its
 here-document, and the lines under it are all that it prints; `...` stands for lines that are left out. A command fails
@@ -29,7 +29,7 @@ import tessera
 from tests.system.conftest import BUILD, ROOT
 
 FOLDER = ROOT / "docs"
-PAGES = ["tour.md", *sorted(f"tutorials/{path.name}" for path in (FOLDER / "tutorials").glob("*.md"))]
+PAGES = ["tour.md", "cores.md", *sorted(f"tutorials/{path.name}" for path in (FOLDER / "tutorials").glob("*.md"))]
 BLOCK = re.compile(r"(?:<!-- (not run|figures vary): [^>]*-->\n+)?^```console\n(.*?)^```$", re.M | re.S)
 HEREDOC = re.compile(r"<<'?(\w+)'?")
 END = "\x1e"  # stands between the outputs of two commands
