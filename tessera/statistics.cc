@@ -71,7 +71,7 @@ class Statistics {
   Statistics(const program::Artifact& artifact, uint64_t dram_bytes_per_cycle)
       : artifact_(artifact),
         keys_(layer_keys(artifact)),
-        peak_(static_cast<double>(artifact.config.peak_macs())),
+        peak_(static_cast<double>(artifact.config.peak_macs() * artifact.config.cores)),
         dram_bytes_per_cycle_(dram_bytes_per_cycle) {
     TESSERA_INVARIANT(dram_bytes_per_cycle > 0, "a DRAM that moves nothing");
   }

@@ -195,7 +195,7 @@ export class Run {
     return Math.max(1, this.report.timeline?.end ?? 1);
   }
   get peak(): number {
-    return Number(this.report.machine?.peak_macs ?? 0);
+    return Number(this.report.machine?.peak_macs ?? 0) * Number(this.report.machine?.cores ?? 1);
   }
   label(layer: number): string {
     return layer < 0 ? "the host" : (this.labels[layer] ?? "?");

@@ -109,6 +109,7 @@ def test_statistics_of_each_core(command, images, device):
     causes = [f"cycles_{cause}" for cause in ("compute", "alu", "load", "store", "sync")]
     assert all(sum(row[cause] for cause in causes) == row["cycles"] for row in stats.cores)
     assert max(row["cycles"] for row in stats.cores) == stats.cycles
+    assert 0 < stats.utilization <= 1  # of all cores
     assert 0 < stats.bus_busy_cycles <= stats.cycles
     # A beat of 32 bytes moves in each of them.
     assert 32 * stats.bus_busy_cycles >= stats.dram_read_bytes + stats.dram_write_bytes
