@@ -21,6 +21,13 @@ CASES = (
     ("resnet18", "npu256", 2, 16, None),
     ("deit_tiny", "npu256t", 4, 32, 0.28),
 )
+# Pairs of networks, each on two cores of one chip at the same time, and how often each runs, so that both take about as
+# long. Least throughput that is wanted, of each alone on two cores with their share of the bus.
+PAIRS = (
+    ("mobilenetv2", 5, "resnet18", 1, "npu256x4", 0.95),
+    ("mobilenetv2", 3, "mobilenetv2", 3, "npu256x4", 0.95),
+    ("vww", 3, "ds_cnn", 8, "npu256x4", 0.95),
+)
 # A wider core beside chips of as many products and bytes a cycle.
 WIDE = {("npu256", 4, 32): "npu1024"}
 
@@ -61,6 +68,37 @@ def run(model, device, machine):
     return outputs, session.stats(), session.stats().cycles / (time.perf_counter() - begin)
 
 
+def pair(first, first_runs, second, second_runs, chip, wanted, device):
+    """A row of two networks at once: the throughput of each beside its own on two cores of the same kind."""
+    import tessera
+
+    shared = tessera.Chip(chip, device)
+    models = [built(first), built(second)]
+    runs, alone, expected = [], [], []
+    for (data, feeds, options), cores, times in zip(models, ([0, 1], [2, 3]), (first_runs, second_runs)):
+        session = tessera.Session(data, device, "npu256x2", profile=False, **options)
+        expected.append(session.run(None, feeds))
+        alone.append(session.stats().cycles)
+        own = tessera.Session(data, chip=shared, cores=cores, profile=False, **options)
+        runs.append((own, [feeds] * times))
+    found = shared.run_together(runs)
+    mean = [sum(cycles for _, cycles in one) / len(one) for one in found]
+    return {
+        "networks": f"{first} and {second}",
+        "chip": chip,
+        "cycles_on_two_cores": alone,
+        "cycles_beside_the_other": [round(one) for one in mean],
+        "throughput": [round(one / both, 3) for one, both in zip(alone, mean)],
+        "wanted_throughput": wanted,
+        "equal_to_alone": all(
+            np.array_equal(a, b)
+            for one, outputs in zip(found, expected)
+            for run_outputs, _ in one
+            for a, b in zip(run_outputs, outputs)
+        ),
+    }
+
+
 def bench(names, config, device):
     """Rows of the named networks (all cases if there is none); `config` is a chip on which they run instead."""
     cases = [case for case in CASES if not names or case[0] in names]
@@ -97,4 +135,7 @@ def bench(names, config, device):
             row["wide_core"], row["cycles_of_wide_core"] = wide, run(model, device, wide)[1].cycles
         rows.append(row)
         print(f"{name} on {cores} cores of {machine}: done", file=sys.stderr)
-    return {"cores": rows}
+    result = {"cores": rows}
+    if not config:
+        result["pairs"] = [pair(*one, device) for one in PAIRS if not names or {one[0], one[2]} <= set(names)]
+    return result

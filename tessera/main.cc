@@ -180,6 +180,12 @@ class CommandLine {
   }
 
   /// Options of commands that read artifacts.
+  void dividing(CLI::App* command) {
+    command
+        ->add_option("--cores", a_.cores,
+                     "numbers of the cores of a chip that the model is compiled for and runs on, as 0,1; default all")
+        ->delimiter(',');
+  }
   void loading(CLI::App* command) {
     command->add_option("--trusted-keys", a_.trusted_keys,
                         "file or folder of public keys: refuse artifacts that none of them has signed");
@@ -230,6 +236,7 @@ class CommandLine {
     command->add_option("--dump-dir", a_.dump_dir,
                         "folder for numbered files of the graph after every pass, which tessera-opt reads");
     common(command);
+    dividing(command);
     compiling(command);
     actions_.emplace_back(command, [this] { return compile_command(a_); });
   }
@@ -253,6 +260,7 @@ class CommandLine {
     command->add_option("--preprocess", a_.preprocess, "of --calibrate, for pictures: imagenet, unit or a TOML file");
     running(command);
     common(command);
+    dividing(command);
     loading(command);
     compiling(command);
     actions_.emplace_back(command, [this] { return run_command(a_); });
@@ -272,6 +280,7 @@ class CommandLine {
     command->add_flag("--brief", a_.brief, "without the schedules");
     running(command);
     common(command);
+    dividing(command);
     loading(command);
     compiling(command);
     actions_.emplace_back(command, [this] { return report_command(a_); });
@@ -282,6 +291,7 @@ class CommandLine {
     command->add_option("model", a_.model, "ONNX file or artifact")->required();
     command->add_option("-o,--output", a_.output, "file to write instead of standard output");
     common(command);
+    dividing(command);
     loading(command);
     compiling(command);
     actions_.emplace_back(command, [this] { return schedule_command(a_); });
@@ -317,6 +327,7 @@ class CommandLine {
     command->add_flag("--library-math", a_.library_math,
                       "functions that the runtime has not (pow, sin, cos, ...) from the firmware's C library");
     common(command);
+    dividing(command);
     loading(command);
     compiling(command);
     actions_.emplace_back(command, [this] { return export_command(a_); });
