@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks on one core and on chips of several: cycles on the timing model, the share of one core's, and whether the
-outputs equal the reference's. The memory is ideal and moves a beat of the machine's master a cycle."""
+outputs equal the reference's. The memory is ideal and moves a beat of the machine's master a cycle. On the RTL a row
+also says how fast both are simulated in this run, on the threads that the host has room for."""
 
 import pathlib
 import sys
+import time
 import tomllib
 
 import numpy as np
@@ -23,6 +25,13 @@ CASES = (
 )
 # A decoder of 15 million parameters: maximal length, past, tokens of a run.
 DECODERS = {"llama_step": (256, 255, 1), "llama_prompt": (258, 0, 256)}
+# Pairs of networks, each on two cores of one chip at the same time, and how often each runs, so that both take about as
+# long. Least throughput that is wanted, of each alone on two cores with their share of the bus.
+PAIRS = (
+    ("mobilenetv2", 5, "resnet18", 1, "npu256x4", 0.95),
+    ("mobilenetv2", 3, "mobilenetv2", 3, "npu256x4", 0.95),
+    ("vww", 3, "ds_cnn", 8, "npu256x4", 0.95),
+)
 # A wider core beside chips of as many products and bytes a cycle.
 WIDE = {("npu256", 4, 32): "npu1024"}
 
@@ -70,12 +79,49 @@ def built(name):
 
 
 def run(model, device, machine):
-    """Outputs and statistics of a model as `built` gives it."""
+    """Outputs and statistics of a model as `built` gives it, and on the RTL the cycles that are simulated in a second,
+    of a second run, in which the machine has been made."""
     import tessera
 
     data, feeds, options = model
     session = tessera.Session(data, device, machine, profile=False, **options)
-    return session.run(None, feeds), session.stats()
+    outputs = session.run(None, feeds)
+    if device != "rtl":
+        return outputs, session.stats(), None
+    begin = time.perf_counter()
+    session.run(None, feeds)
+    return outputs, session.stats(), session.stats().cycles / (time.perf_counter() - begin)
+
+
+def pair(first, first_runs, second, second_runs, chip, wanted, device):
+    """A row of two networks at once: the throughput of each beside its own on two cores of the same kind."""
+    import tessera
+
+    shared = tessera.Chip(chip, device)
+    models = [built(first), built(second)]
+    runs, alone, expected = [], [], []
+    for (data, feeds, options), cores, times in zip(models, ([0, 1], [2, 3]), (first_runs, second_runs)):
+        session = tessera.Session(data, device, "npu256x2", profile=False, **options)
+        expected.append(session.run(None, feeds))
+        alone.append(session.stats().cycles)
+        own = tessera.Session(data, chip=shared, cores=cores, profile=False, **options)
+        runs.append((own, [feeds] * times))
+    found = shared.run_together(runs)
+    mean = [sum(cycles for _, cycles in one) / len(one) for one in found]
+    return {
+        "networks": f"{first} and {second}",
+        "chip": chip,
+        "cycles_on_two_cores": alone,
+        "cycles_beside_the_other": [round(one) for one in mean],
+        "throughput": [round(one / both, 3) for one, both in zip(alone, mean)],
+        "wanted_throughput": wanted,
+        "equal_to_alone": all(
+            np.array_equal(a, b)
+            for one, outputs in zip(found, expected)
+            for run_outputs, _ in one
+            for a, b in zip(run_outputs, outputs)
+        ),
+    }
 
 
 def bench(names, config, device):
@@ -90,8 +136,8 @@ def bench(names, config, device):
     rows = []
     for name, machine, cores, memory_bytes, wanted in cases:
         model = built(name)
-        expected, one = run(model, device, machine)
-        found, many = run(model, device, chip(machine, cores, memory_bytes))
+        expected, one, one_speed = run(model, device, machine)
+        found, many, speed = run(model, device, chip(machine, cores, memory_bytes))
         row = {
             "network": name,
             "core": machine,
@@ -105,9 +151,16 @@ def bench(names, config, device):
             "dram_bytes": many.dram_read_bytes + many.dram_write_bytes,
             "equal_to_one_core": all(np.array_equal(a, b) for a, b in zip(found, expected)),
         }
+        if speed:
+            row["megacycles_a_second_of_one_core"] = round(one_speed / 1e6, 3)
+            row["megacycles_a_second"] = round(speed / 1e6, 3)
+            row["share_of_speed"] = round(speed / one_speed, 2)
         wide = WIDE.get((machine, cores, memory_bytes))
         if wide:
             row["wide_core"], row["cycles_of_wide_core"] = wide, run(model, device, wide)[1].cycles
         rows.append(row)
         print(f"{name} on {cores} cores of {machine}: done", file=sys.stderr)
-    return {"cores": rows}
+    result = {"cores": rows}
+    if not config:
+        result["pairs"] = [pair(*one, device) for one in PAIRS if not names or {one[0], one[2]} <= set(names)]
+    return result

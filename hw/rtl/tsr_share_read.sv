@@ -42,7 +42,7 @@ module tsr_share_read #(
   logic [Cores-1:0] request, want, turn, take, answers;
   logic [64*Cores-1:0] addresses;
   logic [8*Cores-1:0] lengths;
-  logic free, owners_ready, owner_valid;
+  logic free, granted, owners_ready, owner_valid;
   logic [CoreBits-1:0] owner, taker;
   for (genvar c = 0; c < Cores; c++) begin : gen_core
     tsr_share_reader #(.AxiBytes(AxiBytes), .MemoryBytes(MemoryBytes), .ReadsInFlight(ReadsInFlight)) u_reader (
@@ -55,6 +55,8 @@ module tsr_share_read #(
   end
 
   tsr_turns #(.Count(Cores)) u_turns (.clk_i, .rst_ni(rst_ni && !restart_i), .want_i(want), .take_i(free), .turn_o(turn));
+  // Whether a burst is granted does not wait for whose turn it is.
+  assign granted = free && want != '0;
   assign take = free ? turn : '0;
   assign waits_o = request & ~take;
 
@@ -73,7 +75,7 @@ module tsr_share_read #(
       arvalid_q <= 1'b0;
     end else begin
       if (m_arready_i) arvalid_q <= 1'b0;
-      if (take != '0) arvalid_q <= 1'b1;
+      if (granted) arvalid_q <= 1'b1;
     end
     if (free) begin
       araddr_q <= address;
@@ -85,7 +87,7 @@ module tsr_share_read #(
   assign m_arlen_o = arlen_q;
 
   tsr_queue #(.Width(CoreBits), .Depth(tsr_isa_pkg::TimingInterconnectBursts), .HeadBits(CoreBits)) u_owners (
-    .clk_i, .rst_ni, .valid_i(take != '0), .data_i(taker), .ready_o(owners_ready), .valid_o(owner_valid), .data_o(owner),
+    .clk_i, .rst_ni, .valid_i(granted), .data_i(taker), .ready_o(owners_ready), .valid_o(owner_valid), .data_o(owner),
     .ready_i(m_rvalid_i && m_rlast_i)
   );
   always_comb begin

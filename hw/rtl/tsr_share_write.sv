@@ -64,7 +64,7 @@ module tsr_share_write #(
   end
 
   // The burst that is sent: its core, and the wide beats behind the next one.
-  logic sends_q, move, ends, free, owners_ready, owner_valid;
+  logic sends_q, move, ends, free, granted, owners_ready, owner_valid;
   logic sender_valid;
   logic [CoreBits-1:0] sender_q;
   logic [7:0] left_q;
@@ -78,6 +78,7 @@ module tsr_share_write #(
   assign ends = move && left_q == '0;
   assign free = (!awvalid_q || m_awready_i) && owners_ready && (!sends_q || ends);
   tsr_turns #(.Count(Cores)) u_turns (.clk_i, .rst_ni(rst_ni && !restart_i), .want_i(want), .take_i(free), .turn_o(turn));
+  assign granted = free && want != '0;  // which does not wait for whose turn it is
   assign take = free ? turn : '0;
   assign waits_o = want & ~take;
 
@@ -100,13 +101,13 @@ module tsr_share_write #(
       sends_q <= 1'b0;
     end else begin
       if (m_awready_i) awvalid_q <= 1'b0;
-      if (take != '0) awvalid_q <= 1'b1;
+      if (granted) awvalid_q <= 1'b1;
       if (m_wready_i) wvalid_q <= 1'b0;
       if (move) wvalid_q <= 1'b1;
-      if (take != '0) sends_q <= 1'b1;
+      if (granted) sends_q <= 1'b1;
       else if (ends) sends_q <= 1'b0;
     end
-    if (take != '0) begin
+    if (granted) begin
       awaddr_q <= address;
       awlen_q <= length;
       sender_q <= taker;
@@ -129,7 +130,7 @@ module tsr_share_write #(
   assign m_wlast_o = wlast_q;
 
   tsr_queue #(.Width(CoreBits), .Depth(tsr_isa_pkg::TimingInterconnectBursts), .HeadBits(CoreBits)) u_owners (
-    .clk_i, .rst_ni, .valid_i(take != '0), .data_i(taker), .ready_o(owners_ready), .valid_o(owner_valid), .data_o(owner),
+    .clk_i, .rst_ni, .valid_i(granted), .data_i(taker), .ready_o(owners_ready), .valid_o(owner_valid), .data_o(owner),
     .ready_i(m_bvalid_i)
   );
   always_comb begin

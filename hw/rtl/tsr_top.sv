@@ -232,6 +232,9 @@ module tsr_top #(
     .holds_o(timeline_holds), .waiting_on_o(timeline_waiting_on)
   );
 
+  // A simulator's: public_o in the next cycle, unless reset or clear_i make it 0. It depends on state only.
+  logic [15:0] probe_public  /* verilator public_flat_rd */;
+
   // What cores know of each other. The public counter that the head of LOAD or STORE awaits is looked at beside its
   // conditions; that it was reached stays true. STORE's FENCEs that publish are known by their place among its instructions.
   if (Cores > 1) begin : gen_cores
@@ -282,6 +285,7 @@ module tsr_top #(
       else if (publishing) public_q <= public_q + 16'd1;
     end
     assign public_o = public_q;
+    assign probe_public = start ? '0 : public_q + 16'(publishing);
     assign idle_o = !run && !start;
     assign fault_o = fault;
     logic unused_cores;
@@ -292,6 +296,7 @@ module tsr_top #(
     assign awaiting = 1'b0;
     assign await_passes = 1'b0;
     assign public_o = '0;
+    assign probe_public = '0;
     assign idle_o = 1'b0;
     assign fault_o = 1'b0;
     assign {load_head[AwaitBits-1:0], store_head[AwaitBits-1:0]} = '0;
@@ -522,7 +527,7 @@ module tsr_top #(
   assign unused = &{1'b0, probe_queued, probe_issued, probe_completed, probe_faulted, probe_busy, probe_waiting,
                     probe_stall_memory, probe_stall_port, probe_finished, probe_read_granted, probe_read_fetch,
                     probe_store_granted, probe_store_length, probe_store_pc, probe_queued_pc, probe_head_pc,
-                    probe_completed_pc, probe_run, load_await, store_await, load_pushed, store_pushed, fetch_fence, head_word, fault_found, fetch_word, pads_parity,
+                    probe_completed_pc, probe_run, probe_public, load_await, store_await, load_pushed, store_pushed, fetch_fence, head_word, fault_found, fetch_word, pads_parity,
                     alu_parity};
 
 endmodule

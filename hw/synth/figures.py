@@ -30,6 +30,16 @@ def record_area(result):
     save(figures)
 
 
+def record_chip(result):
+    figures = load()
+    key = " ".join([result["config"], result["family"], result["yosys"], *result["options"]])
+    kept = ("cores", "core_alone", "more", "interconnect", "share")
+    figures.setdefault("chip", {})[key] = {name: result[name] for name in kept}
+    if result["path"]:
+        figures["chip"][key]["path"] = {name: result["path"][name] for name in ("ns", "levels", "start", "end")}
+    save(figures)
+
+
 def record_timing(result):
     figures = load()
     key = " ".join([result["config"], result["family"], result["yosys"], *result["options"]])
@@ -112,6 +122,22 @@ def parts_table(figures, key):
     return table(["part", "LUT", "LUT as memory", "flip-flops", "DSP48E1", "RAMB36"], rows)
 
 
+def chips_table(figures):
+    rows = []
+    for key, entry in figures.get("chip", {}).items():
+        config, family, *_ = key.split()
+        alone = figures["area"][" ".join([entry["core_alone"], *key.split()[1:]])]["total"]
+        for name, counts in (
+            (f"{entry['core_alone']} alone", alone),
+            ("a core of the chip: more", entry["more"]),
+            ("the interconnect", entry["interconnect"]),
+        ):
+            rows.append([f"{config}, {FAMILIES[family]}", name, *(number(counts[k]) for k in COUNTS)])
+        shares = [f"{entry['share'][k]:.3f}" if k in entry["share"] else "" for k in COUNTS]
+        rows.append([f"{config}, {FAMILIES[family]}", f"the chip, of {entry['cores']} cores alone", *shares])
+    return table(["chip, family", "part", "LUT", "LUT as memory", "flip-flops", "DSP", "RAMB36", "URAM"], rows)
+
+
 def fits_table(figures):
     rows = []
     for key, entry in figures["area"].items():
@@ -159,6 +185,7 @@ def page(text, figures):
         "area": lambda: area_table(figures, vta["area"]),
         "parts": lambda: parts_table(figures, "npu256 xc7 0.23"),
         "fits": lambda: fits_table(figures),
+        "chips": lambda: chips_table(figures),
         "timing": lambda: timing_table(figures, machine.budget, vta["delay_ns"]),
         "pnr": lambda: pnr_table(figures),
     }

@@ -38,17 +38,30 @@ def one_core(name, what):
         raise Failure(f"{what} takes machines of one core, and '{name}' has {cores}; set cores to 1")
 
 
-def parameters(name):
-    """Parameters of tsr_top of a configuration, or of tsr_chip, which has two more: a name under hw/configs,
-    sim/verilator/configs or hw/synth/configs, or a .toml file."""
+def text_of(name):
+    """The text of a configuration: a name under hw/configs, sim/verilator/configs or hw/synth/configs, or a .toml file.
+    Errors: Failure when there is none."""
     paths = [ROOT / folder / f"{name}.toml" for folder in ("hw/configs", "sim/verilator/configs", "hw/synth/configs")]
     if str(name).endswith(".toml"):
         paths = [pathlib.Path(name)]
     path = next((path for path in paths if path.exists()), None)
     if path is None:
         raise Failure(f"no configuration '{name}'; there are {', '.join(shipped())}")
-    with open(path, "rb") as file:
-        c = tomllib.load(file)
+    return path.read_text()
+
+
+def core_alone(name, folder):
+    """A file in `folder` with the configuration of one core of a chip, on its own bus."""
+    path = folder / f"{file_name(name)}_core.toml"
+    alone = re.sub(r"(?m)^cores *=.*$", "cores = 1", text_of(name))
+    path.write_text(re.sub(r"(?m)^memory_axi_bytes *=.*$", "memory_axi_bytes = 0", alone))
+    return str(path)
+
+
+def parameters(name):
+    """Parameters of tsr_top of a configuration, or of tsr_chip, which has two more; the name is as in
+    text_of."""
+    c = tomllib.loads(text_of(name))
     batch, block_in, block_out = c["batch"], c["block_in"], c["block_out"]
     chip = {"Cores": c["cores"], "MemoryAxiBytes": c.get("memory_axi_bytes", 0)} if c.get("cores", 1) > 1 else {}
     return {
@@ -92,6 +105,11 @@ def budget(module):
 # Memories of a configuration that go to UltraRAM: instances inside tsr_scratchpads, where the part of the board has too
 # little block RAM. The sources say nothing of it: synthesis is told.
 ULTRA = {"kv260": ("u_acc", "u_out")}
+
+
+def ultra(name):
+    """Those of a configuration, also of one core of a chip (core_alone)."""
+    return ULTRA.get(file_name(name).removesuffix("_core"), ())
 
 
 def sources():

@@ -139,7 +139,7 @@ def elaborate(config, folder, tool, minutes):
     for module in list(found.values()):
         module.parts = [name for name in found if short(name) in PARTS.get(short(module.name), ())]
         module.text += "".join(found.pop(name).text for name in module.parts)
-    for instance in machine.ULTRA.get(config, ()):
+    for instance in machine.ultra(config):
         pads = next(one for name, one in found.items() if short(name) == "tsr_scratchpads")
         kind = re.search(rf"^  cell (\S+) \\{instance}$", pads.text, re.M)
         if not kind:
@@ -255,9 +255,8 @@ def keep(module):
 TOGETHER = ("npu16",)
 
 
-def mapped(config, family, options, folder, minutes=15, tool="yosys", jobs=2, fresh=False):
-    """{name: Module} of a configuration after synthesis, and the seconds of the processor it took. Errors: Failure when
-    Yosys refuses or takes too much, or a latch or an undriven wire is left."""
+def keyed(config, family, options, folder, tool="yosys", minutes=15):
+    """({name: Module} of a configuration before synthesis, with their keys; the options of synth_xilinx for them)."""
     everything = elaborate(config, folder, tool, minutes)
     if any(module.style == "ultra" for module in everything.values()):
         options = [*options, "-uram"]
@@ -266,12 +265,21 @@ def mapped(config, family, options, folder, minutes=15, tool="yosys", jobs=2, fr
         # A change of the flow above is a change of the key.
         text = "\n".join([version, *flow(family, options), module.style, normal(module.text)])
         module.key = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return everything, options
+
+
+def mapped(config, family, options, folder, minutes=15, tool="yosys", jobs=2, fresh=False, wanted=None):
+    """{name: Module} of a configuration after synthesis, and the seconds of the processor it took; with `wanted`, a
+    function of such a dictionary that names modules, of those alone. Errors: Failure when Yosys refuses or takes too
+    much, or a latch or an undriven wire is left."""
+    everything, options = keyed(config, family, options, folder, tool, minutes)
+    chosen = set(everything) if wanted is None else wanted(everything)
     if config in TOGETHER:
         whole = hashlib.sha256("".join(sorted(module.key for module in everything.values())).encode()).hexdigest()
         for module in everything.values():
             module.key = f"{config}_{whole[:16]}_{module.key[:16]}"
         jobs = 1
-    missing = [module for module in everything.values() if fresh or not kept(module)]
+    missing = [module for name, module in everything.items() if name in chosen and (fresh or not kept(module))]
     if config in TOGETHER and missing:
         missing = list(everything.values())
     groups = [[] for _ in range(max(1, jobs))]

@@ -3,8 +3,8 @@
 """Synthesis by Yosys, out of context: `./dev synth`. Enters: configurations and families. Leaves: look-up tables,
 flip-flops, DSP slices and block RAMs of each part of the machine and of the whole, beside VTA's and beside what parts
 of boards have, as tables or as JSON; with --timing the delay of each part's logic (timing.py); with --pnr the clock
-after place and route for ECP5 (pnr.py). Exit status 1 when a memory is not what check.py wants, a latch or an undriven
-wire is left, or Yosys takes too much.
+after place and route for ECP5 (pnr.py); with --chip what a chip takes beside its cores (chips.py). Exit status 1 when a
+memory is not what check.py wants, a latch or an undriven wire is left, or Yosys takes too much.
 
 Method: synth_xilinx module by module, without flattening (modules.py). The numbers of the parts add up. Optimisation
 across module borders would only lower them."""
@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import cells
+import chips
 import figures
 import machine
 import modules
@@ -221,6 +222,9 @@ def arguments(given=None):
     parser.add_argument(
         "--pnr", action="store_true", help="place and route instead, with nextpnr for ECP5 (default: npu16n)"
     )
+    parser.add_argument(
+        "--chip", action="store_true", help="what a chip takes beside its cores alone instead (default: npu64x4)"
+    )
     parser.add_argument("--paths", type=int, default=0, help="with --timing: list so many of the worst paths")
     parser.add_argument(
         "--module",
@@ -231,6 +235,38 @@ def arguments(given=None):
     return parser.parse_args(given)
 
 
+def placements(options, folder):
+    """What --pnr asks for, as measurements()."""
+    for config in options.config or ["npu16n"]:
+        chosen = options.module or [None]
+        if chosen == ["all"]:
+            chosen = pnr.parts(config, folder, options.minutes, options.yosys)
+        for module in chosen:
+            print(f"placing and routing {module or 'the whole'} of {config}: minutes", file=sys.stderr)
+            yield pnr.place_and_route(config, module, folder, options), pnr.show, figures.record_pnr
+
+
+def measurements(options, folder):
+    """(result, what shows it, what records it or None), one after the other."""
+    if options.pnr:
+        yield from placements(options, folder)
+    elif options.cells:
+        for config in options.config or ["npu64"]:
+            yield cells.measure(config, folder, options), cells.show, None
+    elif options.chip:
+        for config in options.config or ["npu64x4"]:
+            for family in options.family or ["xc7"]:
+                found = chips.measure(config, family, folder, options, classify)
+                yield found, lambda result: chips.show(result, line, numbers, KEYS), figures.record_chip
+    elif options.timing:
+        for config in options.config or ["npu64", "npu256"]:
+            yield timing.measure(config, folder, options), timing.show, figures.record_timing
+    else:
+        for config in options.config or ["npu64", "npu256"]:
+            for family in options.family or figures.FAMILIES:
+                yield area(config, family, folder, options), show, figures.record_area
+
+
 def main():
     options = arguments()
     if not machine.have_yosys(options.yosys):
@@ -239,34 +275,14 @@ def main():
         folder = (options.keep or pathlib.Path(scratch)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         results = []
-
-        def add(result, show_it, record=None):
+        for result, show_it, record in measurements(options, folder):
             results.append(result)
             if options.record and record:
                 record(result)
             if not options.json:
                 show_it(result)
-
-        if options.pnr:
-            for config in options.config or ["npu16n"]:
-                chosen = options.module or [None]
-                if chosen == ["all"]:
-                    chosen = pnr.parts(config, folder, options.minutes, options.yosys)
-                for module in chosen:
-                    print(f"placing and routing {module or 'the whole'} of {config}: minutes", file=sys.stderr)
-                    add(pnr.place_and_route(config, module, folder, options), pnr.show, figures.record_pnr)
-        elif options.cells:
-            for config in options.config or ["npu64"]:
-                add(cells.measure(config, folder, options), cells.show)
-        elif options.timing:
-            for config in options.config or ["npu64", "npu256"]:
-                add(timing.measure(config, folder, options), timing.show, figures.record_timing)
-        else:
-            for config in options.config or ["npu64", "npu256"]:
-                for family in options.family or figures.FAMILIES:
-                    add(area(config, family, folder, options), show, figures.record_area)
     if options.json:
-        name = "pnr" if options.pnr else "cells" if options.cells else "timing" if options.timing else "synthesis"
+        name = next((kind for kind in ("pnr", "cells", "chip", "timing") if getattr(options, kind)), "synthesis")
         print(json.dumps({name: results}))
     return 0
 

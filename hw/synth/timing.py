@@ -91,8 +91,9 @@ def measure(config, folder, options, top_alone=False):
     called = machine.file_name(config)
     whole, flat, log = (folder / f"timing_{called}{end}" for end in (".il", "_flat.il", ".log"))
     whole.write_text("".join(module.netlist for module in everything.values()))
-    shown = {short(kind) for kind in everything[top].cells if "tsr_" in kind} | {"tsr_top"}
-    shown = {"tsr_top"} if top_alone else shown
+    whole_name = short(top)  # of a chip also its core
+    shown = {short(kind) for kind in everything[top].cells if "tsr_" in kind} | {whole_name}
+    shown = {whole_name} if top_alone else shown
     chosen = [modules.pattern(name) for name in everything if options.depth > 1 or short(name) in shown]
     commands = [
         "read_verilog -lib -specify +/xilinx/cells_sim.v",
@@ -104,7 +105,7 @@ def measure(config, folder, options, top_alone=False):
         "sta",
         f"write_rtlil -selected {flat.name}",
     ]
-    listed = paths_of(everything, options.module or ["tsr_top"]) if getattr(options, "paths", 0) else []
+    listed = paths_of(everything, options.module or [whole_name]) if getattr(options, "paths", 0) else []
     if listed:
         kinds = sorted({kind for module in everything.values() for kind in module.cells if "tsr_" not in kind})
         commands += worst.commands(kinds, [modules.pattern(name) for name in listed], f"paths_{called}.json")
@@ -130,7 +131,7 @@ def measure(config, folder, options, top_alone=False):
         for name in listed:
             lists[short(name)] = worst.Netlist(netlists, name.removeprefix("\\")).worst(options.paths)
     vta = machine.read_table("vta.toml")["delay_ns"]
-    by_delay = sorted(rows.values(), key=lambda row: (row["module"] != "tsr_top", -row["ns"]))
+    by_delay = sorted(rows.values(), key=lambda row: (row["module"] != whole_name, -row["ns"]))
     return {
         "config": config,
         "family": FAMILY,

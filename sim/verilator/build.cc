@@ -106,7 +106,7 @@ std::string key_of(const Tools& tools, const fs::path& home, Model& model, bool 
   }
   hash.add(read_file(home / "sim/verilator/model.cc"));
   if (model.config.cores > 1) hash.add(read_file(home / "sim/verilator/interconnect.cc"));
-  hash.add(read_file(home / "sim/verilator/model_api.h"));
+  for (const char* header : {"sim/verilator/model_api.h", "sim/verilator/port.h"}) hash.add(read_file(home / header));
   Command compiler = tools.compiler;
   compiler.push_back("--version");
   const std::string version = output_of(compiler, folder);

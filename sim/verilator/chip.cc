@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -17,13 +18,18 @@ namespace {
 
 namespace chip = isa::reg::chip;
 
-constexpr uint64_t kAlone = 4096;  // cycles before threads begin: short programs end earlier
+constexpr uint64_t kAlone = 4096;           // cycles before threads begin: short programs end earlier
+constexpr uint64_t kMostAlone = 1 << 20;    // behind threads that had to wait
+constexpr uint64_t kLate = 8;               // waits beyond which threads end
+constexpr uint64_t kLateEvery = 2000;       // where there was one in so many cycles
+constexpr uint64_t kBetweenCalls = 200000;  // cycles, at most, between two calls of a source
 
-/// Waits for what another thread will say within a cycle, or within its next slice of time.
+/// Waits for what another thread will say within a cycle; false: within its next slice of time.
 template <typename Condition>
-void wait_for(Condition&& condition) {
-  for (int n = 0; !condition(); ++n) {
-    if (n >= 1 << 12) {
+bool wait_for(Condition&& condition) {
+  int n = 0;
+  for (; !condition(); ++n) {
+    if (n >= 1 << 10) {
       std::this_thread::yield();
     } else {
 #ifdef __x86_64__
@@ -31,6 +37,7 @@ void wait_for(Condition&& condition) {
 #endif
     }
   }
+  return n < 1 << 10;
 }
 
 }  // namespace
@@ -38,6 +45,7 @@ void wait_for(Condition&& condition) {
 RtlChip::RtlChip(const isa::MachineConfig& config, const TesseraRtlApi& api)
     : config_(config), api_(api), interconnect_(api.interconnect->create()) {
   for (int c = 0; c < config.cores; ++c) cores_.push_back(std::make_unique<RtlCore>(config, api));
+  awaited_ = {(uint32_t{1} << config.cores) - 1};
 }
 
 RtlChip::~RtlChip() { api_.interconnect->destroy(interconnect_); }
@@ -47,25 +55,32 @@ void RtlChip::set_threads(int threads) { threads_ = std::clamp(threads, 1, confi
 void RtlChip::cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe) {
   const Wires& now = wires_[turn];
   Wires& next = wires_[1 - turn];
-  std::array<uint16_t, isa::kMostCores> counters;
-  for (size_t c = 0; c < cores_.size(); ++c) counters[c] = now.outputs[c].counter;
   TesseraRtlPins& pins = next.outputs[core];
   pins = now.inputs[core];
-  pins.counters = counters.data();
+  pins.counters = now.counters.data();
   if (probe == nullptr) {
     api_.cycle(cores_[core]->model(), &pins);
   } else {
     api_.cycle_probed(cores_[core]->model(), &pins, probe);
   }
   if (pins.w_valid) {
-    std::memcpy(next.data[core].data(), pins.w_data, static_cast<size_t>(config_.axi_bytes));
-    pins.w_data = next.data[core].data();
+    std::memcpy(next.data[core].bytes.data(), pins.w_data, static_cast<size_t>(config_.axi_bytes));
+    pins.w_data = next.data[core].bytes.data();
   }
 }
 
+/// Also the public counters of the next cycle: with them no core waits in a cycle for another one.
 void RtlChip::cycle_interconnect(size_t turn, DramModel& dram) {
+  const Wires& now = wires_[turn];
+  Wires& next = wires_[1 - turn];
   answer(dram, pins_);
-  api_.interconnect->cycle(interconnect_, &pins_, wires_[turn].outputs.data(), wires_[1 - turn].inputs.data());
+  api_.interconnect->cycle(interconnect_, &pins_, now.outputs.data(), next.inputs.data());
+  for (size_t c = 0; c < cores_.size(); ++c) {
+    TESSERA_INVARIANT(now.counters[c] == now.outputs[c].counter, "a public counter is not what its core foretold");
+    const bool cleared = now.inputs[c].clear || now.inputs[c].reset;
+    const uint16_t counter = cleared ? 0 : now.outputs[c].next_counter;
+    if (next.counters[c] != counter) next.counters[c] = counter;  // others read this line
+  }
 }
 
 void RtlChip::clock(DramModel& dram) {
@@ -74,57 +89,74 @@ void RtlChip::clock(DramModel& dram) {
   turn_ = 1 - turn_;
 }
 
-bool RtlChip::idle() const {
-  const auto& outputs = wires_[turn_].outputs;
-  return std::all_of(outputs.begin(), outputs.begin() + config_.cores, [](const auto& p) { return p.idle != 0; });
+/// Whether all of the cores are idle, a bit each.
+bool RtlChip::idle(size_t turn, uint32_t cores) const {
+  const auto& outputs = wires_[turn].outputs;
+  for (size_t c = 0; c < cores_.size(); ++c) {
+    if ((cores >> c & 1) != 0 && outputs[c].idle == 0) return false;
+  }
+  return true;
+}
+
+bool RtlChip::idle(size_t turn) const {
+  return std::any_of(awaited_.begin(), awaited_.end(), [&](uint32_t cores) { return idle(turn, cores); });
 }
 
 bool RtlChip::advance(uint64_t limit, DramModel& dram) {
-  const uint64_t alone = threads_ > 1 ? std::min(limit, kAlone) : limit;
-  for (uint64_t cycle = 0; cycle < alone; ++cycle) {
-    if (idle()) return true;
-    clock(dram);
+  for (uint64_t stretch = kAlone;; stretch = std::min(2 * stretch, kMostAlone)) {
+    for (uint64_t cycle = threads_ > 1 ? std::min(limit, stretch) : limit; cycle > 0; --cycle, --limit) {
+      if (idle(turn_)) return true;
+      clock(dram);
+    }
+    if (idle(turn_)) return true;
+    if (limit == 0) return false;
+    limit -= advance_in_threads(limit, dram);
   }
-  return idle() || (alone < limit && advance_in_threads(limit - alone, dram));
 }
 
-/// The interconnect and memory are this thread's. All threads make a cycle, then this one lets the next one begin.
-bool RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
-  constexpr uint64_t kStop = UINT64_MAX;
+/// The interconnect and memory are this thread's, which has the fewest cores. No thread waits for another one's half of
+/// the same cycle: cores make cycle n once the interconnect has made n - 1, and the interconnect makes it once all
+/// cores have made n - 1. It has its turn between this thread's cores, so that what the others wait for has long been
+/// said. That all cores are idle shows in the cycle behind, which is made, too. Leaves how many cycles were made: fewer
+/// where other threads have no processor of their own, since each wait for one of them would be as long as its turn.
+uint64_t RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
+  struct alignas(64) Count {
+    std::atomic<uint64_t> value{0};
+  };
   const auto threads = static_cast<size_t>(threads_);
-  const size_t cores = cores_.size();
-  std::atomic<uint64_t> begun{0},
-      made{0};  // cycles that may be made; cycles that other threads have made, all together
   const size_t first = turn_;
-  // This thread has the fewest cores.
-  const auto share = [&](size_t thread, uint64_t cycle) {
-    const size_t from = cores * thread / threads, to = cores * (thread + 1) / threads;
-    for (size_t c = from; c < to; ++c) cycle_core(c, (first + cycle) % 2);
+  std::vector<Count> made(threads);  // cycles, by thread; the first one's are the interconnect's
+  std::atomic<uint64_t> end{limit};
+  const auto turn = [&](uint64_t cycle) { return (first + cycle) % 2; };
+  const auto from = [&](size_t thread) { return cores_.size() * thread / threads; };
+  const auto wait_until = [&](size_t thread, uint64_t cycles) {
+    return wait_for([&] { return made[thread].value.load(std::memory_order_acquire) >= cycles; });
   };
   std::vector<std::thread> others;
   for (size_t thread = 1; thread < threads; ++thread) {
     others.emplace_back([&, thread] {
       for (uint64_t cycle = 0;; ++cycle) {
-        uint64_t may = 0;
-        wait_for([&] { return (may = begun.load(std::memory_order_acquire)) > cycle; });
-        if (may == kStop) return;
-        share(thread, cycle);
-        made.fetch_add(1, std::memory_order_release);
+        wait_until(0, cycle);
+        if (cycle >= end.load(std::memory_order_relaxed)) return;
+        for (size_t c = from(thread); c < from(thread + 1); ++c) cycle_core(c, turn(cycle));
+        made[thread].value.store(cycle + 1, std::memory_order_release);
       }
     });
   }
-  bool ended = false;
-  for (uint64_t cycle = 0; cycle < limit && !ended; ++cycle) {
-    begun.store(cycle + 1, std::memory_order_release);
-    cycle_interconnect(turn_, dram);
-    share(0, cycle);
-    wait_for([&] { return made.load(std::memory_order_acquire) == (cycle + 1) * (threads - 1); });
-    turn_ = 1 - turn_;
-    ended = idle();
+  uint64_t cycle = 0, late = 0;
+  for (; cycle < end.load(std::memory_order_relaxed); ++cycle) {
+    const size_t half = from(1) / 2;
+    for (size_t c = 0; c < half; ++c) cycle_core(c, turn(cycle));
+    for (size_t thread = 1; thread < threads; ++thread) late += wait_until(thread, cycle) ? 0 : 1;
+    cycle_interconnect(turn(cycle), dram);
+    const bool crowded = late >= kLate && late * kLateEvery > cycle;
+    if (idle(turn(cycle)) || crowded) end.store(cycle + 1, std::memory_order_relaxed);
+    made[0].value.store(cycle + 1, std::memory_order_release);
+    for (size_t c = half; c < from(1); ++c) cycle_core(c, turn(cycle));
   }
-  begun.store(kStop, std::memory_order_release);
   for (std::thread& other : others) other.join();
-  return ended;
+  turn_ = turn(cycle);
+  return cycle;
 }
 
 /// Runs started programs to their end on this thread. Leaves a trace of each core whose request wants one.
@@ -134,7 +166,7 @@ std::vector<Trace> RtlChip::advance_traced(const RtlChipRequest& request, DramMo
     if (!request.cores[c].trace_program.empty()) tracers[c].emplace(config_, request.cores[c].trace_program);
   }
   TesseraRtlProbe probe{};
-  for (uint64_t cycle = 0; !idle(); ++cycle) {
+  for (uint64_t cycle = 0; !idle(turn_); ++cycle) {
     if (cycle == request.max_cycles) break;  // run() finds it
     cycle_interconnect(turn_, dram);
     for (size_t c = 0; c < cores_.size(); ++c) {
@@ -170,20 +202,63 @@ void RtlChip::start(const RtlChipRequest& request, DramModel& dram) {
     throw Error(ErrorCode::kInvalidArgument, "programs for " + std::to_string(request.cores.size()) + " cores; '" +
                                                  config_.name + "' has " + std::to_string(cores_.size()));
   }
-  uint32_t started = 0;
-  for (size_t c = 0; c < request.cores.size(); ++c) {
-    if (request.cores[c].instruction_count == 0) continue;
-    started |= 1U << c;
-    RtlRequest core;
-    core.program_address = request.cores[c].program_address;
-    core.instruction_count = request.cores[c].instruction_count;
-    core.bases = request.cores[c].bases;
-    core.window_first = request.window_first;
-    core.window_last = request.window_last;
-    write_request(registers(c, dram), core);
-  }
+  std::vector<size_t> numbers(request.cores.size());
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  const uint32_t started = write_programs(numbers, request.cores, request.window_first, request.window_last, dram);
+  awaited_ = {(uint32_t{1} << config_.cores) - 1};
   dram.restart();
   write_register(chip::kPage + chip::kStart, started << chip::kStartCoresLsb | chip::kStartClearMask, dram);
+}
+
+/// Writes all that programs begin with but their start. The cores that have one, a bit each.
+uint32_t RtlChip::write_programs(std::span<const size_t> numbers, std::span<const RtlChipProgram> programs,
+                                 uint64_t window_first, uint64_t window_last, DramModel& dram) {
+  uint32_t started = 0;
+  for (size_t k = 0; k < programs.size(); ++k) {
+    if (programs[k].instruction_count == 0) continue;
+    started |= uint32_t{1} << numbers[k];
+    RtlRequest core;
+    core.program_address = programs[k].program_address;
+    core.instruction_count = programs[k].instruction_count;
+    core.bases = programs[k].bases;
+    core.window_first = window_first;
+    core.window_last = window_last;
+    write_request(registers(numbers[k], dram), core);
+  }
+  return started;
+}
+
+void RtlChip::run_jobs(const RtlChipSource& source, uint64_t window_first, uint64_t window_last, DramModel& dram) {
+  struct Running {
+    RtlChipJob job;
+    uint32_t started = 0;
+  };
+  std::vector<Running> running;
+  dram.restart();
+  do {
+    std::vector<RtlChipEnd> ends;
+    std::erase_if(running, [&](Running& one) {
+      if (!idle(turn_, one.started)) return false;
+      RtlChipEnd& end = ends.emplace_back();
+      end.number = one.job.number;
+      for (const size_t core : one.job.cores) {
+        const bool ran = (one.started >> core & 1) != 0;
+        end.results.push_back(ran ? read_result(registers(core, dram)) : RtlResult{});
+      }
+      return true;
+    });
+    for (RtlChipJob& job : source(std::move(ends), !running.empty())) {
+      const uint32_t started = write_programs(job.cores, job.programs, window_first, window_last, dram);
+      uint32_t cleared = 0;
+      for (const size_t core : job.cores) cleared |= uint32_t{1} << core;
+      write_register(chip::kPage + chip::kStart, started << chip::kStartCoresLsb | cleared << chip::kStartClearLsb,
+                     dram);
+      running.push_back({std::move(job), started});
+    }
+    awaited_.clear();
+    for (const Running& one : running) awaited_.push_back(one.started);
+    if (!running.empty()) advance(kBetweenCalls, dram);
+  } while (!running.empty());
 }
 
 RtlChipResult RtlChip::run(const RtlChipRequest& request, DramModel& dram) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,23 @@ struct RtlChipRequest {
   uint64_t max_cycles = UINT64_MAX;
 };
 
+/// A program of its own on some cores, beside what the others run.
+struct RtlChipJob {
+  uint64_t number = 0;                   // the caller's name for it
+  std::vector<size_t> cores;             // of the chip
+  std::vector<RtlChipProgram> programs;  // one for each of `cores`; none is traced
+};
+
+/// A job that has ended: a result for each of its cores, in the job's order.
+struct RtlChipEnd {
+  uint64_t number = 0;
+  std::vector<RtlResult> results;
+};
+
+/// Takes what has ended and whether others still run; gives what begins now, on cores on which nothing runs. It may
+/// wait: time stands still meanwhile.
+using RtlChipSource = std::function<std::vector<RtlChipJob>(std::vector<RtlChipEnd> ended, bool running)>;
+
 struct RtlChipResult {
   std::vector<RtlResult> cores;  // by number; zeros where a core has no program
   uint64_t cycles = 0;           // to the last core's end
@@ -58,6 +76,10 @@ class RtlChip final : public RtlPins {
   /// kInvalidArgument for more programs than cores.
   RtlChipResult run(const RtlChipRequest& request, DramModel& dram);
 
+  /// Jobs until nothing runs and `source` gives nothing more. It is called whenever a job has ended, and from time to
+  /// time. The cycles in which the registers of a job's cores are written and read pass for the other cores, too.
+  void run_jobs(const RtlChipSource& source, uint64_t window_first, uint64_t window_last, DramModel& dram);
+
   /// The first half of run(): registers are written and the programs are started.
   void start(const RtlChipRequest& request, DramModel& dram);
 
@@ -71,16 +93,23 @@ class RtlChip final : public RtlPins {
   void set_threads(int threads);
 
  private:
+  struct alignas(64) Data {
+    std::array<uint8_t, 64> bytes{};
+  };
   /// What stands between two cycles. A cycle reads one of two and writes the other.
   struct Wires {
     std::array<TesseraRtlPins, isa::kMostCores> outputs{}, inputs{};  // of the cores
-    std::array<std::array<uint8_t, 64>, isa::kMostCores> data{};      // what w_data points to
+    std::array<Data, isa::kMostCores> data{};                         // what w_data points to
+    alignas(64) std::array<uint16_t, isa::kMostCores> counters{};     // the public ones, an input of all cores
   };
   void cycle_core(size_t core, size_t turn, TesseraRtlProbe* probe = nullptr);
   void cycle_interconnect(size_t turn, DramModel& dram);
   void clock(DramModel& dram) override;
-  bool idle() const;
-  bool advance_in_threads(uint64_t limit, DramModel& dram);
+  bool idle(size_t turn) const;
+  bool idle(size_t turn, uint32_t cores) const;
+  uint32_t write_programs(std::span<const size_t> numbers, std::span<const RtlChipProgram> programs,
+                          uint64_t window_first, uint64_t window_last, DramModel& dram);
+  uint64_t advance_in_threads(uint64_t limit, DramModel& dram);
   std::vector<Trace> advance_traced(const RtlChipRequest& request, DramModel& dram);
   RtlRegisters registers(size_t core, DramModel& dram);
 
@@ -90,6 +119,7 @@ class RtlChip final : public RtlPins {
   void* interconnect_;
   std::array<Wires, 2> wires_;
   size_t turn_ = 0;
+  std::vector<uint32_t> awaited_;  // sets of cores, a bit each: advance() ends when those of one set are idle
   int threads_ = 1;
 };
 

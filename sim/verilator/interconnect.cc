@@ -6,26 +6,31 @@
 #define TESSERA_STRING(x) TESSERA_STRING_(x)
 #define TESSERA_CONCAT_(a, b) a##b
 #define TESSERA_CONCAT(a, b) TESSERA_CONCAT_(a, b)
+#define TESSERA_RTL_ROOT TESSERA_CONCAT(TESSERA_RTL_INTERCONNECT, ___024root)
+#define TESSERA_RTL_EVAL TESSERA_CONCAT(TESSERA_RTL_ROOT, ___eval)
+#define TESSERA_RTL_EVAL_INPUTS TESSERA_CONCAT(TESSERA_RTL_ROOT, ___eval_ico)
+#define TESSERA_RTL_EVAL_EDGE TESSERA_CONCAT(TESSERA_RTL_ROOT, ___eval_nba)
 
 #include TESSERA_STRING(TESSERA_RTL_INTERCONNECT.h)
-#include TESSERA_STRING(TESSERA_CONCAT(TESSERA_RTL_INTERCONNECT, ___024root).h)
+#include TESSERA_STRING(TESSERA_RTL_ROOT.h)
 
 #include <array>
 #include <cstring>
 #include <memory>
 
 #include "model_api.h"
+#include "port.h"
 #include "verilated.h"
+
+/// As in model.cc.
+void TESSERA_RTL_EVAL(TESSERA_RTL_ROOT*);
+void TESSERA_RTL_EVAL_INPUTS(TESSERA_RTL_ROOT*);
+void TESSERA_RTL_EVAL_EDGE(TESSERA_RTL_ROOT*);
 
 namespace {
 
 constexpr int kCores = TESSERA_RTL_CORES;
 constexpr size_t kAxiBytes = TESSERA_RTL_AXI_BYTES;
-
-template <typename Vector>
-uint8_t* bytes(Vector& vector) {
-  return reinterpret_cast<uint8_t*>(&vector);
-}
 
 class Interconnect {
  public:
@@ -49,38 +54,38 @@ class Interconnect {
   }
 
   void cycle(TesseraRtlPins& pins, const TesseraRtlPins* from, TesseraRtlPins* to) {
-    drive(pins);
+    changed_ = false;
     drive_cores(from);
+    changed_ = port_.drive(*model_, pins, changed_);
+    if (rests(pins)) return;
     model_->clk_i = 1;
-    model_->rootp->__Vtrigrprev__TOP__clk_i = 0;  // a rising edge without the falling one before it, which does nothing
-    model_->eval();
-    sample(pins);
+    rising_edge(*model_->rootp, changed_, TESSERA_RTL_EVAL, TESSERA_RTL_EVAL_INPUTS, TESSERA_RTL_EVAL_EDGE);
+    Port::sample(*model_, pins);
     sample_cores(pins, to);
   }
 
  private:
-  void drive(const TesseraRtlPins& pins) {
+  template <typename Input>
+  void set(Input& input, uint32_t value) {
+    changed_ |= input != value;
+    input = static_cast<Input>(value);
+  }
+
+  /// Nothing is under way, and no input has changed for so long that nothing moves any more: all outputs stand, in both
+  /// of what cores read by turns.
+  bool rests(const TesseraRtlPins& pins) {
+    constexpr uint32_t kSettled = 16;
     auto& m = *model_;
-    m.rst_ni = !pins.reset;
-    m.m_arready_i = pins.ar_ready;
-    m.m_rvalid_i = pins.r_valid;
-    if (pins.r_valid) {
-      std::memcpy(&m.m_rdata_i, pins.r_data, sizeof(m.m_rdata_i));
-      m.m_rresp_i = pins.r_error ? 2 : 0;
-      m.m_rlast_i = pins.r_last;
+    if (pins.reset) {
+      reads_ = writes_ = 0;
+    } else {
+      reads_ += (m.m_arvalid_o && m.m_arready_i) - (m.m_rvalid_i && m.m_rlast_i);
+      writes_ += (m.m_awvalid_o && m.m_awready_i) - m.m_bvalid_i;
     }
-    m.m_awready_i = pins.aw_ready;
-    m.m_wready_i = pins.w_ready;
-    m.m_bvalid_i = pins.b_valid;
-    m.m_bresp_i = pins.b_error ? 2 : 0;
-    m.s_awvalid_i = pins.s_address;
-    m.s_wvalid_i = pins.s_data;
-    m.s_bready_i = !pins.s_hold;
-    m.s_rready_i = !pins.s_hold;
-    m.s_awaddr_i = pins.s_write_address;
-    m.s_wdata_i = pins.s_write_data;
-    m.s_arvalid_i = pins.s_read;
-    m.s_araddr_i = pins.s_read_address;
+    const bool moves = changed_ || reads_ != 0 || writes_ != 0 || m.c_arvalid_i || m.c_awvalid_i || m.c_wvalid_i ||
+                       m.m_arvalid_o || m.m_awvalid_o || m.m_wvalid_o || m.c_rvalid_o || m.c_bvalid_o;
+    still_ = moves ? 0 : still_ + 1;
+    return still_ > kSettled;
   }
 
   void drive_cores(const TesseraRtlPins* from) {
@@ -121,40 +126,21 @@ class Interconnect {
         }
       }
       if (p.s_read_valid) std::memcpy(bytes(m.c_read_data_i) + 4 * c, &p.s_read_data, 4);
+      changed_ |= (p.ar_valid | p.aw_valid | p.w_valid | p.s_read_valid) != 0;
     }
-    m.c_arvalid_i = ar;
-    m.c_rready_i = r;
-    m.c_awvalid_i = aw;
-    m.c_wvalid_i = w;
-    m.c_wlast_i = last;
-    m.c_bready_i = b;
-    m.c_written_i = written;
-    m.c_read_ready_i = ready;
-    m.c_read_valid_i = read;
-    m.interrupt_i = interrupt;
-    m.idle_i = idle;
-    m.fault_i = fault;
-    m.rest_i = rest;
-  }
-
-  void sample(TesseraRtlPins& pins) {
-    auto& m = *model_;
-    pins.ar_valid = m.m_arvalid_o;
-    pins.ar_address = m.m_araddr_o;
-    pins.ar_length = m.m_arlen_o;
-    pins.r_ready = m.m_rready_o;
-    pins.aw_valid = m.m_awvalid_o;
-    pins.aw_address = m.m_awaddr_o;
-    pins.aw_length = m.m_awlen_o;
-    pins.w_valid = m.m_wvalid_o;
-    pins.w_data = bytes(m.m_wdata_o);
-    pins.w_strobe = 0;
-    std::memcpy(&pins.w_strobe, bytes(m.m_wstrb_o), std::min(sizeof(m.m_wstrb_o), sizeof(pins.w_strobe)));
-    pins.b_ready = m.m_bready_o;
-    pins.s_written = m.s_bvalid_o;
-    pins.s_read_valid = m.s_rvalid_o;
-    pins.s_read_data = m.s_rdata_o;
-    pins.interrupt = m.interrupt_o;
+    set(m.c_arvalid_i, ar);
+    set(m.c_rready_i, r);
+    set(m.c_awvalid_i, aw);
+    set(m.c_wvalid_i, w);
+    set(m.c_wlast_i, last);
+    set(m.c_bready_i, b);
+    set(m.c_written_i, written);
+    set(m.c_read_ready_i, ready);
+    set(m.c_read_valid_i, read);
+    set(m.interrupt_i, interrupt);
+    set(m.idle_i, idle);
+    set(m.fault_i, fault);
+    set(m.rest_i, rest);
   }
 
   void sample_cores(const TesseraRtlPins& pins, TesseraRtlPins* to) {
@@ -191,6 +177,10 @@ class Interconnect {
   std::unique_ptr<TESSERA_RTL_INTERCONNECT> model_;
   std::array<std::array<std::array<uint8_t, kAxiBytes>, kCores>, 2> data_{};
   size_t turn_ = 0;
+  Port port_;
+  bool changed_ = true;             // an input, in this cycle
+  int64_t reads_ = 0, writes_ = 0;  // bursts that memory has not answered
+  uint32_t still_ = 0;              // cycles in which nothing was under way
 };
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include <memory>
 
 #include "model_api.h"
+#include "port.h"
 #include "verilated.h"
 #ifdef TESSERA_RTL_WAVES
 #include "verilated_fst_c.h"
@@ -73,7 +74,7 @@ class Model {
 
   void cycle(TesseraRtlPins& pins) {
     drive(pins);
-    edge();
+    if (!rests()) edge();
     sample(pins);
   }
 
@@ -121,39 +122,7 @@ class Model {
   }
 
  private:
-  void drive(const TesseraRtlPins& pins) {
-    // Responses and register accesses bring data, and end in the cycle after them; the rest are single bits.
-    static_assert(offsetof(TesseraRtlPins, b_valid) == offsetof(TesseraRtlPins, reset) + 7);
-    uint64_t bits = 0;
-    std::memcpy(&bits, &pins.reset, sizeof(bits));
-    const bool data = (pins.r_valid | pins.b_valid | pins.s_address | pins.s_data | pins.s_read | pins.s_hold) != 0;
-    const bool others = drive_others(pins);
-    changed_ = data || data_ || bits != bits_ || others;
-    data_ = data;
-    bits_ = bits;
-    if (!changed_) return;
-    auto& m = *model_;
-    m.rst_ni = !pins.reset;
-    m.m_arready_i = pins.ar_ready;
-    m.m_rvalid_i = pins.r_valid;
-    if (pins.r_valid) {
-      std::memcpy(&m.m_rdata_i, pins.r_data, sizeof(m.m_rdata_i));
-      m.m_rresp_i = pins.r_error ? 2 : 0;
-      m.m_rlast_i = pins.r_last;
-    }
-    m.m_awready_i = pins.aw_ready;
-    m.m_wready_i = pins.w_ready;
-    m.m_bvalid_i = pins.b_valid;
-    m.m_bresp_i = pins.b_error ? 2 : 0;
-    m.s_awvalid_i = pins.s_address;
-    m.s_wvalid_i = pins.s_data;
-    m.s_bready_i = !pins.s_hold;
-    m.s_rready_i = !pins.s_hold;
-    m.s_awaddr_i = pins.s_write_address;
-    m.s_wdata_i = pins.s_write_data;
-    m.s_arvalid_i = pins.s_read;
-    m.s_araddr_i = pins.s_read_address;
-  }
+  void drive(const TesseraRtlPins& pins) { changed_ = port_.drive(*model_, pins, drive_others(pins)); }
 
   /// What cores know of each other; whether it has changed.
   bool drive_others([[maybe_unused]] const TesseraRtlPins& pins) {
@@ -171,6 +140,17 @@ class Model {
 #endif
   }
 
+  /// A core without a program, whose inputs have not changed for so long that nothing in it moves any more.
+  bool rests() {
+#ifdef TESSERA_RTL_CORES
+    constexpr uint32_t kSettled = 64;
+    still_ = changed_ || !model_->idle_o ? 0 : still_ + 1;
+    return still_ > kSettled;
+#else
+    return false;
+#endif
+  }
+
   void edge() {
 #ifdef TESSERA_RTL_WAVES
     if (waves_) {
@@ -180,54 +160,24 @@ class Model {
     }
 #endif
     model_->clk_i = 1;
-    step(*model_->rootp);
+    rising_edge(*model_->rootp, changed_, TESSERA_RTL_EVAL, TESSERA_RTL_EVAL_INPUTS, TESSERA_RTL_EVAL_EDGE);
 #ifdef TESSERA_RTL_WAVES
     if (waves_) waves_->dump(2 * now_ + 1);
     ++now_;
 #endif
   }
 
-  /// A rising edge. Where the clock is all that triggers anything, it is known what eval() would find in its loops; and
-  /// what stands behind inputs that have not changed is right since the last edge.
-  template <typename Root>
-  void step(Root& root) {
-    if constexpr (sizeof(root.__VnbaTriggered) == sizeof(bool)) {
-      if (changed_) {
-        root.__VicoTriggered.at(0) = true;
-        TESSERA_RTL_EVAL_INPUTS(&root);
-      }
-      root.__VnbaTriggered.at(0) = true;
-      TESSERA_RTL_EVAL_EDGE(&root);
-    } else {
-      root.__Vtrigrprev__TOP__clk_i = 0;
-      TESSERA_RTL_EVAL(&root);
-    }
-  }
-
   void sample(TesseraRtlPins& pins) {
-    auto& m = *model_;
-    pins.ar_valid = m.m_arvalid_o;
-    pins.ar_address = m.m_araddr_o;
-    pins.ar_length = m.m_arlen_o;
-    pins.r_ready = m.m_rready_o;
-    pins.aw_valid = m.m_awvalid_o;
-    pins.aw_address = m.m_awaddr_o;
-    pins.aw_length = m.m_awlen_o;
-    pins.w_valid = m.m_wvalid_o;
-    pins.w_data = reinterpret_cast<const uint8_t*>(&m.m_wdata_o);
-    pins.w_strobe = m.m_wstrb_o;
-    pins.b_ready = m.m_bready_o;
-    pins.s_written = m.s_bvalid_o;
-    pins.s_read_valid = m.s_rvalid_o;
-    pins.s_read_data = m.s_rdata_o;
-    pins.interrupt = m.interrupt_o;
+    Port::sample(*model_, pins);
 #ifdef TESSERA_RTL_CORES
+    auto& m = *model_;
     pins.w_last = m.m_wlast_o;
     pins.s_read_ready = m.s_arready_o;
     pins.idle = m.idle_o;
     pins.fault = m.fault_o;
     pins.rest = m.rest_o;
     pins.counter = m.public_o;
+    pins.next_counter = m.rootp->tsr_top__DOT__probe_public;
 #endif
   }
 
@@ -263,9 +213,11 @@ class Model {
 
   VerilatedContext context_;
   std::unique_ptr<TESSERA_RTL_MODEL> model_;
-  uint64_t bits_ = 0;  // of the last cycle
-  bool data_ = true;
-  bool changed_ = true;
+  Port port_;
+  bool changed_ = true;  // an input, in this cycle
+#ifdef TESSERA_RTL_CORES
+  uint32_t still_ = 0;  // cycles without a program in which no input has changed
+#endif
 #ifdef TESSERA_RTL_WAVES
   std::unique_ptr<VerilatedFstC> waves_;
   uint64_t now_ = 0;

@@ -10,11 +10,12 @@
 #include <cstdint>
 
 /// Counts up whenever a structure or the meaning of a member changes.
-inline constexpr uint32_t kTesseraRtlApiVersion = 4;
+inline constexpr uint32_t kTesseraRtlApiVersion = 5;
 
 extern "C" {
 
-struct TesseraRtlPins {
+/// Cores on several threads share no line of a cache.
+struct alignas(64) TesseraRtlPins {
   // Inputs: reset, the memory's answers, the AXI4-Lite master.
   uint8_t reset;
   uint8_t ar_ready, r_valid, r_error, r_last, aw_ready, w_ready, b_valid, b_error;
@@ -35,7 +36,8 @@ struct TesseraRtlPins {
   uint32_t s_read_data;
   // Outputs that an interconnect wants of a core.
   uint8_t w_last, s_read_ready, idle, fault, rest;
-  uint16_t counter;  // its public counter
+  uint16_t counter;       // its public counter
+  uint16_t next_counter;  // and in the next cycle, unless reset or `clear` make it 0
 };
 
 /// What happens inside in one cycle; bit e of a mask is engine e, bit 4 FETCH.

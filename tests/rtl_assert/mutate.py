@@ -277,7 +277,247 @@ UNPACK = [
     (".by_i(weights[4*e+:4])", "4*e", "4*(e^1)", WEIGHT),
     ("assign groups_o[8*e+:8] = product[7:0];", "product[7:0]", "product[8:1]", WEIGHT),
 ]
-ALL = MUTANTS + [("tsr_unpack", *mutant) for mutant in UNPACK]
+
+# Those of the interconnect, which a test of that part of a chip hunts.
+REGISTERS = "tsr_chip_control"
+INTERCONNECT = [
+    (
+        "tsr_turns",
+        "behind_q <= ~(turn_o | (turn_o - 1'b1));",
+        "~(turn_o | (turn_o - 1'b1))",
+        "'1",
+        "passed over more often than there are others",
+    ),
+    ("tsr_turns", "turn_o = some ? first : any;", "first", "any_first", "several have the turn"),
+    ("tsr_turns", "some = any_first != '0;", "any_first != '0", "1'b1", "nobody has the turn although one wants it"),
+    ("tsr_share_read", "if (m_arready_i) arvalid_q <= 1'b0;", "m_arready_i", "1'b1", "arvalid fell before arready"),
+    (
+        "tsr_share_read",
+        "assign free = (!arvalid_q || m_arready_i) && owners_ready;",
+        "(!arvalid_q || m_arready_i)",
+        "1'b1",
+        "address changed before arready",
+    ),
+    (
+        "tsr_share_read",
+        "assign free = (!arvalid_q || m_arready_i) && owners_ready;",
+        "owners_ready",
+        "1'b1",
+        "more bursts than memory is asked for",
+    ),
+    (
+        "tsr_share_read",
+        "answers[c] = m_rvalid_i && owner == CoreBits'(c);",
+        "owner",
+        "CoreBits'(1)",
+        "an answer is held back",
+    ),
+    (
+        "tsr_share_read",
+        "taker |= turn[c] ? CoreBits'(c) : '0;",
+        "CoreBits'(c)",
+        "CoreBits'(0)",
+        "not the burst that was granted",
+    ),
+    ("tsr_share_read", ".ready_i(m_rvalid_i && m_rlast_i)", "m_rlast_i", "1'b1", "an answer is held back"),
+    ("tsr_share_read", "assign waits_o = request & ~take;", "~take", "'1", "who waits is wrong"),
+    (
+        "tsr_share_reader",
+        "assign want_o = request_o && free_q > (PlaceBits + 1)'(len_o);",
+        "free_q > (PlaceBits + 1)'(len_o)",
+        "1'b1",
+        "a request held back, or granted without room",
+    ),
+    (
+        "tsr_share_reader",
+        "{{(PlaceBits - 7) {1'b1}}, ~len_o}",
+        "~len_o",
+        "8'hff",
+        "a request held back, or granted without room",
+    ),
+    (
+        "tsr_share_reader",
+        "assign {carry, last_lane} = {1'b0, lane} +",
+        "{1'b0, lane}",
+        "'0",
+        "not the burst that was granted",
+    ),
+    ("tsr_share_reader", "assign here = from + beat_q", "from", "'0", "a beat is not memory's answer"),
+    (
+        "tsr_share_reader",
+        "assign pop = fire && (last || here == '1);",
+        "last",
+        "1'b0",
+        "a beat that memory has not answered",
+    ),
+    ("tsr_share_reader", "assign last = beat_q == length;", "length", "(length | 8'd1)", "rlast on the wrong beat"),
+    (
+        "tsr_share_reader",
+        "assign c_rresp_o = {word_q[8*MemoryBytes], 1'b0};",
+        "word_q[8*MemoryBytes]",
+        "1'b0",
+        "a beat is not memory's answer",
+    ),
+    (
+        "tsr_share_reader",
+        "assign fetch = write_q != read_q && (!word_valid_q || pop);",
+        "(!word_valid_q || pop)",
+        "1'b1",
+        "a beat is not memory's answer",
+    ),
+    ("tsr_share_reader", "else if (pop) word_valid_q <= 1'b0;", "pop", "1'b1", "an answer is held back"),
+    ("tsr_share_write", "if (m_awready_i) awvalid_q <= 1'b0;", "m_awready_i", "1'b1", "awvalid fell before awready"),
+    (
+        "tsr_share_write",
+        "assign free = (!awvalid_q || m_awready_i) && owners_ready",
+        "(!awvalid_q || m_awready_i)",
+        "1'b1",
+        "address changed before awready",
+    ),
+    (
+        "tsr_share_write",
+        "&& owners_ready && (!sends_q || ends);",
+        "owners_ready",
+        "1'b1",
+        "more bursts than memory is asked for",
+    ),
+    (
+        "tsr_share_write",
+        "&& owners_ready && (!sends_q || ends);",
+        "(!sends_q || ends)",
+        "1'b1",
+        "two bursts on their way",
+    ),
+    ("tsr_share_write", "if (m_wready_i) wvalid_q <= 1'b0;", "m_wready_i", "1'b1", "wvalid fell before wready"),
+    (
+        "tsr_share_write",
+        "assign move = sends_q && sender_valid && (!wvalid_q || m_wready_i);",
+        "(!wvalid_q || m_wready_i)",
+        "1'b1",
+        "data changed before wready",
+    ),
+    ("tsr_share_write", "wlast_q <= left_q == '0;", "left_q == '0", "left_q <= 8'd1", "wlast on the wrong word"),
+    (
+        "tsr_share_write",
+        "word_take[c] = move && sender_q == CoreBits'(c);",
+        "sender_q",
+        "owner",
+        "a word of another core's burst",
+    ),
+    (
+        "tsr_share_write",
+        "responses[c] = m_bvalid_i && owner == CoreBits'(c);",
+        "owner",
+        "sender_q",
+        "a response held back, or without memory's",
+    ),
+    ("tsr_share_write", "assign waits_o = want & ~take;", "~take", "'1", "who waits is wrong"),
+    (
+        "tsr_share_writer",
+        "assign want_o = whole_q != '0;",
+        "whole_q != '0",
+        "write_q != read_q",
+        "a burst held back, or granted before its data have come",
+    ),
+    (
+        "tsr_share_writer",
+        "assign c_wready_o = !used_q[PlaceBits] && known;",
+        "!used_q[PlaceBits]",
+        "1'b1",
+        "a beat held back, or taken without room",
+    ),
+    (
+        "tsr_share_writer",
+        "assign c_wready_o = !used_q[PlaceBits] && known;",
+        "known",
+        "1'b1",
+        "a beat held back, or taken without room",
+    ),
+    (
+        "tsr_share_writer",
+        "assign fresh = first_q || next_q == '0;",
+        "first_q",
+        "1'b0",
+        "the strobes are not those of the core's bytes",
+    ),
+    (
+        "tsr_share_writer",
+        "assign here = first_q ? from : next_q;",
+        "from",
+        "'0",
+        "the strobes are not those of the core's bytes",
+    ),
+    (
+        "tsr_share_writer",
+        "assign word_end = c_wlast_i || here == '1;",
+        "c_wlast_i",
+        "1'b0",
+        "the strobes are not those of the core's bytes",
+    ),
+    (
+        "tsr_share_writer",
+        "merged[8*AxiBytes*l+:8*AxiBytes] = c_wdata_i;",
+        "c_wdata_i",
+        "~c_wdata_i",
+        "a word is not what the core wrote",
+    ),
+    ("tsr_share_writer", ".data_i(error_i)", "error_i", "1'b0", "a response is not memory's"),
+    (REGISTERS, "pending_q <= pending_q & ~c_bvalid_i;", "~c_bvalid_i", "'1", "a write to the wrong cores"),
+    (REGISTERS, "write_core[c] = !s_awaddr_i[16] &&", "!s_awaddr_i[16]", "1'b1", "a write to the wrong cores"),
+    (
+        REGISTERS,
+        "if (write_busy_q && (pending_q & ~c_bvalid_i) == '0) begin",
+        "(pending_q & ~c_bvalid_i) == '0",
+        "1'b1",
+        "a write answered before all cores took it",
+    ),
+    (REGISTERS, "asking_q <= asking_q & ~c_arready_i;", "~c_arready_i", "'1", "a read of the wrong core"),
+    (
+        REGISTERS,
+        "(waiting_q & ~c_rvalid_i) == '0;",
+        "(waiting_q & ~c_rvalid_i) == '0",
+        "1'b1",
+        "a read answered with another value than the core's",
+    ),
+    (
+        REGISTERS,
+        "if (bvalid_q && s_bready_i) bvalid_q <= 1'b0;",
+        "s_bready_i",
+        "1'b1",
+        "write response changed before bready",
+    ),
+    (
+        REGISTERS,
+        "if (rvalid_q && s_rready_i) rvalid_q <= 1'b0;",
+        "s_rready_i",
+        "1'b1",
+        "read data changed before rready",
+    ),
+    (REGISTERS, "if (moved_i) moved_q", "moved_i", "1'b1", "the beats of the shared bus are counted wrongly"),
+    (REGISTERS, "if (waits_i[c]) waited_q", "waits_i[c]", "1'b1", "the cycles of waiting are counted wrongly"),
+    (
+        REGISTERS,
+        "all_rest_q <= rst_ni && (rest_i | idle_i) == '1;",
+        "(rest_i | idle_i) == '1",
+        "(rest_i | idle_i) != '0",
+        "not all are at rest, or all are",
+    ),
+    (
+        REGISTERS,
+        "assign interrupt_o = interrupt_i != '0;",
+        "interrupt_i != '0",
+        "interrupt_i == '1",
+        "the interrupt is not that of the cores",
+    ),
+    (
+        REGISTERS,
+        "clear_q <= s_wdata_i[tsr_isa_pkg::ChipStartClearBit+:Cores];",
+        "tsr_isa_pkg::ChipStartClearBit",
+        "0",
+        "programs begin without a start, or not by it",
+    ),
+]
+ALL = MUTANTS + [("tsr_unpack", *mutant) for mutant in UNPACK] + INTERCONNECT
 
 
 def mutated(module, text):
@@ -310,7 +550,8 @@ def main():
     )
     row = lambda name, context, old, new, text: f'    {{"{name}", R"({" ".join(context.split())})", "{text}"}},\n'
     (output / "mutants.inc").write_text("".join(row(*mutant) for mutant in MUTANTS))
-    (output / "unpack_mutants.inc").write_text("".join(row(*mutant) for mutant in ALL[len(MUTANTS) :]))
+    (output / "unpack_mutants.inc").write_text("".join(row("tsr_unpack", *mutant) for mutant in UNPACK))
+    (output / "interconnect_mutants.inc").write_text("".join(row(*mutant) for mutant in INTERCONNECT))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 import cells  # noqa: E402
+import chips  # noqa: E402
 import figures  # noqa: E402
 import machine  # noqa: E402
 import modules  # noqa: E402
@@ -60,6 +61,18 @@ class Counting(unittest.TestCase):
         for kind in ("LDCE", "$_DLATCH_P_", "$add"):
             with self.assertRaises(figures.Failure):
                 synth.classify({kind: 1})
+
+    def test_a_chip_counts_modules_as_often_as_they_stand_in_it(self):
+        lane, core = "$paramod$1\\tsr_lane", "\\tsr_top"
+        texts = {
+            core: module(core, [(lane, "\\u_a"), (lane, "\\u_b"), ("$add", "$1")]),
+            lane: module(lane, [("$and", "$1")]),
+        }
+        everything = {name: modules.Module(name, text, None) for name, text in texts.items()}
+        self.assertEqual(chips.instances(everything, core), {core: 1, lane: 2})
+        everything[core].cells, everything[lane].cells = {lane: 2, "LUT6": 3}, {"LUT2": 5, "FDRE": 1}
+        counts = chips.taken(everything, chips.instances(everything, core), synth.classify)
+        self.assertEqual((counts["lut"], counts["ff"]), (13, 2))
 
     def test_a_part_is_full_or_has_a_quarter_to_spare(self):
         def verdict(**used):
