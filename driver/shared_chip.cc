@@ -145,6 +145,13 @@ std::vector<Job> SharedChip::exchange(std::vector<JobEnd> ended) {
     running_.erase(order);
   }
   changed_.wait(lock, [&] { return ends_ || attended(); });
+  // Of parts that attend it does not matter which of the host's threads came first.
+  const auto rank = [&](const Order& order) {
+    return std::find(attending_.begin(), attending_.end(), order.part) - attending_.begin();
+  };
+  waiting_.sort([&](const Order& a, const Order& b) {
+    return a.priority != b.priority ? a.priority > b.priority : rank(a) < rank(b);
+  });
   return choose();
 }
 
