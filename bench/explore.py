@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tessera explore` on a grid of more than two thousand machines that a part could hold, times three networks. Enters:
 networks, workers. Leaves: machines and evaluations, seconds, the front with its cycles on the timing model beside the
-prediction; machines a second on one worker, on two and on two of Dask, on a small part of the grid."""
+prediction; machines a second on one worker, on two and on two of Dask, on a small part of the grid. With `chips` in
+the place of networks: chips of several cores beside machines of one (examples/explore/chips.toml)."""
 
 import pathlib
 import sys
 import tempfile
 import time
+import tomllib
 
 import networks
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 NETWORKS = ["mobilenetv2", "vww", "ds_cnn"]
 SPACE = {
     "name": "bench",
@@ -69,8 +72,24 @@ def scaling(folder):
     return rows
 
 
+def chips(workers, folder):
+    """One core or several for MLPerf Tiny's four networks in 60,000 look-up tables: the front, confirmed."""
+    from tessera.exploration import report
+
+    content = tomllib.loads((ROOT / "examples" / "explore" / "chips.toml").read_text())
+    found, points, seconds = explored(content, ["resnet8", "vww", "ds_cnn", "autoencoder"], workers, folder)
+    front = found.front(points)
+    rows = report.rows(found, front, found.confirm(front, "sysc"))
+    found.close()
+    return {"machines": len(points), "seconds": round(seconds, 1), "front": rows}
+
+
 def bench(names, workers="2"):
     from tessera.exploration import report
+
+    if names == ["chips"]:
+        with tempfile.TemporaryDirectory() as folder:
+            return {"chips": chips(workers, folder)}
 
     with tempfile.TemporaryDirectory() as folder:
         found, points, seconds = explored(SPACE, names or NETWORKS, workers, folder)

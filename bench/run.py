@@ -23,13 +23,16 @@ transformers  whole transformers on npu256 with row lanes, normalisations in int
             bound, share of peak, what is left to the CPU; the timing model unless --device rtl; --config
 decoding    a step of decoding beside the time in which weights and cache are read once (timing model)
 cores       networks on one core and on chips of several: cycles, the share of one core's; --config takes another chip,
-            --device rtl its RTL
+            --device rtl its RTL; pairs of networks at once on one chip
+stream      Stream's example of several cores beside a chip: cycles and bytes (bench/stream_dse.py; TESSERA_STREAM)
 products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
 kernels     the kernels of examples/kernels beside their products alone, the compiler's operators and the host (timing
             model, docs/tile.md); --config
 explore     machines of a grid times networks: evaluations and seconds, the front confirmed by the timing model, workers
+            (`explore chips`: chips of several cores in 60,000 look-up tables)
 scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
-serve       models by REST and gRPC, and remote devices, beside the session in the process, at 1, 8 and 50 clients
+serve       models by REST and gRPC, and remote devices, beside the session in the process, at 1, 8 and 50 clients; an
+            urgent model under the load of another one on a chip
 report      the page of a report in Chromium: its size, the time until it can be used, the time of a frame
 apps        programs that people install, unchanged, in float and in int8: answers, cycles, seconds (examples/apps)
 torch       architectures of torchvision, timm and transformers: exported, quantised, compiled, beside ONNX Runtime on
@@ -157,7 +160,7 @@ def known_names(benchmark):
     """What a benchmark may be asked for by name; None of one that knows beginnings of names."""
     import networks
 
-    if benchmark in ("functional", "scale", "serve"):
+    if benchmark in ("functional", "scale", "serve", "stream"):
         return []
     if benchmark == "layers":
         return None
@@ -195,7 +198,9 @@ def known_names(benchmark):
         return [*(() if benchmark == "transformers" else networks.NETWORKS), *transformers.TRANSFORMERS]
     return [
         *networks.NETWORKS,
-        *{"systemc": ["digits"], "litex": ["digits"], "report": ["large graph"]}.get(benchmark, ()),
+        *{"systemc": ["digits"], "litex": ["digits"], "report": ["large graph"], "explore": ["chips"]}.get(
+            benchmark, ()
+        ),
     ]
 
 
@@ -260,6 +265,7 @@ BENCHES = {
     "explore": of("explore", "networks"),
     "scale": of("scale"),
     "cores": of("cores", "networks", "config", "device", device="sysc"),
+    "stream": of("stream_dse", "device", device="sysc"),
     "products": of("products", "networks", "config", "device"),
     "kernels": of("kernels", "networks", "config"),
     "report": of("report", "build", "networks"),

@@ -21,6 +21,7 @@ import time
 import urllib.request
 
 import numpy as np
+import serve_chip
 import serve_remote
 from tessera.errors import error
 
@@ -167,4 +168,4 @@ def bench(build, requests=6000):
     rows += serve_remote.rows(build, image, expected, CLIENTS, requests, row_of)
     for row in rows:
         row["relative"] = round(row["requests_a_second"] / rows[0]["requests_a_second"], 3)
-    return {"serve": rows}
+    return {"serve": rows, "chip": serve_chip.rows()}

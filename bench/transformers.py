@@ -257,13 +257,13 @@ def feeds_of(model, seed=2, words=500):
 
 def quantised(model, calibration, numerics="close"):
     """The model in int8 as `tessera quantize --engine onnxruntime` writes it, its weights as they are."""
-    from tessera.quantization import engines, quantise
+    from tessera.quantization import candidate, engines
     from tessera.quantization.prepare import prepare
 
     prepared = prepare(model, {"Conv", "Gemm", "MatMul"})
     ranges, count = engines.measure_ranges(prepared, calibration)
-    options = quantise.Options(engine="onnxruntime", numerics=numerics)
-    return quantise.candidate(engines.Calibrated(prepared, ranges, count, ""), options, {}).model
+    options = candidate.Options(engine="onnxruntime", numerics=numerics)
+    return candidate.candidate(engines.Calibrated(prepared, ranges, count, ""), options, {}).model
 
 
 def build(name):

@@ -19,6 +19,10 @@ std::string describe(const isa::MachineConfig& config) {
 
 }  // namespace
 
+uint32_t reported(const isa::ConfigKey& key, const isa::MachineConfig& config) {
+  return key.name == "cores" && config.cores == 1 ? 0 : static_cast<uint32_t>(key.get(config));
+}
+
 isa::MachineConfig read_capabilities(const std::string& who, const ReadRegister& read, const std::string& remedy) {
   if (read(isa::reg::kMagic) != isa::reg::kMagicReset) {
     throw Error(ErrorCode::kUnsupported, who + " is no machine of this project");

@@ -15,6 +15,9 @@ namespace tessera::driver {
 /// Reads the 32-bit register at a byte offset.
 using ReadRegister = std::function<uint32_t(uint32_t)>;
 
+/// What the register of a parameter reads: a machine of one core reads 0 for `cores`.
+uint32_t reported(const isa::ConfigKey& key, const isa::MachineConfig& config);
+
 /// What the capability registers say; the name is that of a shipped configuration, if it is one. Errors: kUnsupported
 /// when `who` is no machine of this instruction set; `remedy` ends the message.
 isa::MachineConfig read_capabilities(const std::string& who, const ReadRegister& read, const std::string& remedy);

@@ -3,6 +3,7 @@
 #include "driver/device.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace tessera::driver {
@@ -59,6 +60,54 @@ Counters& Counters::operator+=(const Counters& other) {
     units[u].stall_port_cycles += other.units[u].stall_port_cycles;
   }
   return *this;
+}
+
+namespace {
+
+/// The same request with its programs on the cores of a chip.
+RunRequest on_chip(const Job& job) {
+  RunRequest request = job.request;
+  std::vector<CoreProgram> programs(1 + *std::max_element(job.cores.begin(), job.cores.end()));
+  for (size_t k = 0; k < job.cores.size(); ++k) {
+    if (k > job.request.others.size()) break;
+    programs[job.cores[k]] =
+        k == 0 ? CoreProgram{job.request.program_address, job.request.instruction_count} : job.request.others[k - 1];
+  }
+  request.program_address = programs[0].program_address;
+  request.instruction_count = programs[0].instruction_count;
+  request.others.assign(programs.begin() + 1, programs.end());
+  return request;
+}
+
+/// A report of a chip with the numbers that a job has for its cores.
+RunReport of_job(RunReport report, const std::vector<uint32_t>& cores) {
+  const auto own = [&](uint32_t core) {
+    return static_cast<uint32_t>(std::find(cores.begin(), cores.end(), core) - cores.begin());
+  };
+  if (!report.ok()) report.fault_core = own(report.fault_core);
+  std::vector<CoreReport> reports;
+  for (const uint32_t core : cores) reports.push_back(report.cores[core]);
+  report.cores = cores.size() == 1 ? std::vector<CoreReport>() : std::move(reports);
+  for (InstructionProfile& one : report.profile) one.core = own(one.core);
+  for (BurstProfile& one : report.bursts) one.core = own(one.core);
+  for (RaceReport& race : report.races) {
+    race.first_core = own(race.first_core);
+    race.second_core = own(race.second_core);
+  }
+  return report;
+}
+
+}  // namespace
+
+RunReport run_job(Device& device, const Job& job) { return of_job(device.run(on_chip(job)), job.cores); }
+
+void Device::run_jobs(const JobSource& source) {
+  std::vector<JobEnd> ends;
+  for (;;) {
+    const std::vector<Job> jobs = source(std::exchange(ends, {}), false);
+    if (jobs.empty()) return;
+    for (const Job& job : jobs) ends.push_back({job.number, run_job(*this, job)});
+  }
 }
 
 void Device::copy(uint64_t to, uint64_t from, uint64_t size_bytes) {

@@ -132,6 +132,8 @@ struct CoreReport {
   isa::FaultRecord fault;
   Counters counters;
   std::optional<uint64_t> cycles;  // from the chip's start to this core's end
+  /// In which a burst of this core waited for its turn on the shared bus; of devices that count it.
+  std::optional<uint64_t> bus_wait_cycles;
 };
 
 struct RunReport {
@@ -140,11 +142,35 @@ struct RunReport {
   Counters counters;               // sums over the cores
   std::optional<uint64_t> cycles;  // to the last core's end; nothing from devices without time
   std::vector<CoreReport> cores;   // by number; empty on a machine of one core
+  /// In which a chip's shared bus moved a beat, of other programs too; of devices that count it.
+  std::optional<uint64_t> bus_busy_cycles;
   std::vector<InstructionProfile> profile;  // in the order of completion
   std::vector<BurstProfile> bursts;         // with `profile`, of devices that know time
   std::vector<RaceReport> races;
   bool ok() const { return fault.code == isa::Fault::kNone; }
 };
+
+/// A program of its own on some cores of a chip, beside what others run.
+struct Job {
+  uint64_t number = 0;          // the caller's name for it
+  std::vector<uint32_t> cores;  // of the chip: core k of the request is number cores[k]. No two are equal
+  RunRequest request;
+};
+
+/// A job that has ended. Cores are numbered as in its request, cycles count from its start.
+struct JobEnd {
+  uint64_t number = 0;
+  RunReport report;
+};
+
+class Device;
+
+/// A job that nothing runs beside. Errors: those of Device::run.
+RunReport run_job(Device& device, const Job& job);
+
+/// Takes what has ended and whether others still run; gives what begins now, on cores on which nothing runs. It may
+/// wait, and time stands still on the machine meanwhile. It must not throw, and its jobs ask for no checks of accesses.
+using JobSource = std::function<std::vector<Job>(std::vector<JobEnd> ended, bool running)>;
 
 /// A run's fault in one line, on a chip with the core: "dram_range at instruction 12 (load) of core 1".
 std::string describe_fault(const RunReport& report);
@@ -190,6 +216,14 @@ class Device {
   /// Errors: kInvalidArgument for a program address that is no multiple of 64 and for more programs than the machine
   /// has cores, kUnsupported for a check the device lacks.
   virtual RunReport run(const RunRequest& request) = 0;
+
+  /// Runs jobs until none runs and `source` gives none. It is called whenever a job has ended and, on devices on which
+  /// jobs run at once (sysc, rtl), from time to time; other devices run one after another. Errors: as run(), which end
+  /// all jobs.
+  virtual void run_jobs(const JobSource& source);
+
+  /// The numbers on their chip of the cores that this device has, which programs wait for; empty: 0, 1, ...
+  virtual std::vector<uint32_t> cores() const { return {}; }
 
  protected:
   Device() = default;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "driver/capabilities.h"
 #include "isa/generated/registers.h"
 #include "sim/functional/machine.h"
 
@@ -22,7 +23,7 @@ struct RegisterMachine::State {
     set_wide(isa::reg::kWindowLast, isa::reg::kWindowLastReset);
     for (const isa::ConfigKey& key : isa::config_keys())
       for (const isa::reg::Register& reg : isa::reg::kRegisters)
-        if (reg.parameter == key.name) words[reg.offset] = static_cast<uint32_t>(key.get(config));
+        if (reg.parameter == key.name) words[reg.offset] = reported(key, config);
   }
 
   uint64_t wide(uint32_t offset) { return words[offset] | uint64_t{words[offset + 4]} << 32; }

@@ -4,6 +4,7 @@
 // (bytes a cycle, default the width of the bus), dram (a preset of docs/dram.md, default ideal), pressure (per cent of
 // moments at which DRAM refuses, default 0), seed (of pressure), waves (an FST file).
 #include <algorithm>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -117,11 +118,50 @@ class RtlChipDevice final : public SimulatedDevice {
       RunReport one;
       const uint64_t gemms = from.units[static_cast<size_t>(isa::Unit::kGemm)].executed;
       fill_timed(one, from, executed_macs(decoded[k], gemms, config()));
-      report.cores.push_back({one.fault, one.counters, one.cycles});
+      report.cores.push_back({one.fault, one.counters, one.cycles, result.waited[k]});
       if (request.profile) fill_profile(report, from.trace, decoded[k], config(), static_cast<uint32_t>(k));
     }
+    report.bus_busy_cycles = result.moved;
     sum_cores(report);
     return report;
+  }
+
+  void execute_jobs(const JobSource& source) override {
+    std::map<uint64_t, std::vector<std::vector<isa::Instruction>>> programs;  // of the jobs under way
+    const auto report_of = [&](const sim::RtlChipEnd& end) {
+      RunReport report;
+      const auto decoded = programs.extract(end.number).mapped();
+      for (size_t k = 0; k < end.results.size(); ++k) {
+        RunReport one;
+        const uint64_t gemms = end.results[k].units[static_cast<size_t>(isa::Unit::kGemm)].executed;
+        fill_timed(one, end.results[k], executed_macs(decoded[k], gemms, config()));
+        report.cores.push_back({one.fault, one.counters, one.cycles, std::nullopt});  // any start clears the bus's
+      }
+      sum_cores(report);
+      if (report.cores.size() == 1) report.cores.clear();
+      return report;
+    };
+    const auto begin = [&](const Job& job) {
+      sim::RtlChipJob to{job.number, {job.cores.begin(), job.cores.end()}, {}};
+      std::vector<CoreProgram> own{{job.request.program_address, job.request.instruction_count}};
+      own.insert(own.end(), job.request.others.begin(), job.request.others.end());
+      own.resize(job.cores.size());
+      for (size_t k = 0; k < own.size(); ++k) {
+        if (job.request.poison) poison(chip_->core(job.cores[k]), config(), *job.request.poison + k);
+        programs[job.number].push_back(decode_program(program_words(own[k])));
+        to.programs.push_back({own[k].program_address, own[k].instruction_count, job.request.bases, {}});
+      }
+      return to;
+    };
+    chip_->run_jobs(
+        [&](std::vector<sim::RtlChipEnd> ended, bool running) {
+          std::vector<JobEnd> ends;
+          for (const sim::RtlChipEnd& end : ended) ends.push_back({end.number, report_of(end)});
+          std::vector<sim::RtlChipJob> jobs;
+          for (const Job& job : source(std::move(ends), running)) jobs.push_back(begin(job));
+          return jobs;
+        },
+        heap().base(), heap().base() + heap().size_bytes() - 1, dram_);
   }
 
  private:

@@ -86,8 +86,13 @@ void check_others(const RunRequest& request, const isa::MachineConfig& config) {
 
 }  // namespace
 
+void SimulatedDevice::run_jobs(const JobSource& source) {
+  const std::lock_guard lock(runs_);
+  execute_jobs(source);
+}
+
 RunReport SimulatedDevice::run(const RunRequest& request) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(runs_, mutex_);
   if (request.program_address % isa::kInstructionBytes != 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 "program address " + std::to_string(request.program_address) + " is no multiple of 64");

@@ -27,6 +27,8 @@ class SimulatedDevice : public Device {
   void read(uint64_t address, std::span<uint8_t> bytes) override;
   void copy(uint64_t to, uint64_t from, uint64_t size_bytes) override;
   RunReport run(const RunRequest& request) override;
+  /// Memory may be used while jobs run.
+  void run_jobs(const JobSource& source) override;
 
  protected:
   /// Throws Error kDoesNotFit when the host provides no such range.
@@ -34,6 +36,9 @@ class SimulatedDevice : public Device {
 
   /// run() under the lock, its program address checked.
   virtual RunReport execute(const RunRequest& request) = 0;
+
+  /// run_jobs() beside which no other program runs; jobs are checked as requests are.
+  virtual void execute_jobs(const JobSource& source) { Device::run_jobs(source); }
 
   const Heap& heap() const { return heap_; }
   uint8_t* host(uint64_t address) const { return memory_ + (address - heap_.base()); }
@@ -43,7 +48,8 @@ class SimulatedDevice : public Device {
  private:
   void require_allocated(const char* what, uint64_t address, uint64_t size_bytes) const;
 
-  std::mutex mutex_;
+  std::recursive_mutex runs_;  // held while programs run, before the other
+  std::mutex mutex_;           // of the heap
   std::optional<uint64_t> poison_;
   uint64_t allocations_ = 0;
   Heap heap_;

@@ -42,7 +42,7 @@ bool is_busy(const std::exception& e) {
          (system->code().value() == EBUSY || system->code().value() == EAGAIN || system->code().value() == -EBUSY);
 }
 
-struct Job {
+struct QueuedRun {
   XrtRunRequest request;
   std::promise<RunReport> promise;
   Clock::time_point submitted = Clock::now();
@@ -57,7 +57,7 @@ struct XrtQueue::State {
 
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::unique_ptr<Job>> jobs;
+  std::deque<std::unique_ptr<QueuedRun>> jobs;
   size_t in_flight = 0, started = 0, most_started = 0;
   size_t idle = 0;  // threads without work
   bool stop = false;
@@ -81,7 +81,7 @@ struct XrtQueue::State {
 
   /// Fails the jobs that have waited for a unit longer than they may.
   void fail_impatient(size_t unit) {
-    std::vector<std::unique_ptr<Job>> failed;
+    std::vector<std::unique_ptr<QueuedRun>> failed;
     {
       const std::lock_guard lock(mutex);
       const auto now = Clock::now();
@@ -172,7 +172,7 @@ struct XrtQueue::State {
 
   /// The job's future becomes ready when no longer counted as in flight.
   template <typename Set>
-  void settle(Job& job, Set&& set) {
+  void settle(QueuedRun& job, Set&& set) {
     {
       const std::lock_guard lock(mutex);
       --in_flight;
@@ -180,7 +180,7 @@ struct XrtQueue::State {
     set(job.promise);
   }
 
-  void fail(Job& job, std::exception_ptr why) {
+  void fail(QueuedRun& job, std::exception_ptr why) {
     settle(job, [&](auto& promise) { promise.set_exception(why); });
   }
 
@@ -198,7 +198,7 @@ struct XrtQueue::State {
   }
 
   struct Prepared {
-    std::unique_ptr<Job> job;
+    std::unique_ptr<QueuedRun> job;
     xrt::run run;
   };
 
@@ -236,7 +236,7 @@ struct XrtQueue::State {
         broken = as_error();
       }
     }
-    std::unique_ptr<Job> job;
+    std::unique_ptr<QueuedRun> job;
     {
       const std::lock_guard lock(mutex);
       if (jobs.empty()) return nullptr;  // another unit has it
@@ -258,7 +258,7 @@ struct XrtQueue::State {
 
   /// The run after the one that executes, unless another unit has nothing to do.
   std::unique_ptr<Prepared> following(const xrt::kernel& opened) {
-    std::unique_ptr<Job> job;
+    std::unique_ptr<QueuedRun> job;
     {
       const std::lock_guard lock(mutex);
       if (stop || jobs.size() <= idle) return nullptr;
@@ -277,7 +277,7 @@ struct XrtQueue::State {
   /// Gives a prepared job back: its run belongs to a context that ends.
   void give_back(std::unique_ptr<Prepared>& prepared) {
     if (!prepared) return;
-    std::unique_ptr<Job> job = std::move(prepared->job);
+    std::unique_ptr<QueuedRun> job = std::move(prepared->job);
     prepared.reset();
     {
       const std::lock_guard lock(mutex);
@@ -351,7 +351,7 @@ XrtQueue::~XrtQueue() {
 }
 
 std::future<RunReport> XrtQueue::submit(XrtRunRequest request) {
-  auto job = std::make_unique<Job>();
+  auto job = std::make_unique<QueuedRun>();
   job->request = std::move(request);
   std::future<RunReport> future = job->promise.get_future();
   {

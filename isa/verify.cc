@@ -12,6 +12,8 @@ namespace {
 
 using Result = std::optional<Violation>;
 
+constexpr int kNoLoop = 7;  // param_loop of parameters that no loop moves
+
 Violation illegal(std::string message) { return {Fault::kIllegalOperand, std::move(message)}; }
 
 std::string element(const char* name, size_t k) { return std::string(name) + "[" + std::to_string(k) + "]"; }
@@ -134,14 +136,8 @@ Result check(const Gemm& i, const MachineConfig& config) {
   return {};
 }
 
-Result check(const Alu& i, const MachineConfig& config) {
-  if (auto v = check_extents(i.extent)) return v;
-  if (i.reduce > kLoops) return illegal("reduce exceeds 6");
-  if (auto v = check_reduced_strides("dst_stride", i.dst_stride, i.reduce)) return v;
-  if (auto v = check_reduced_strides("second_stride", i.second_stride, i.reduce)) return v;
-  if (i.reduce == 0 && i.reduce_op != ReduceOp::kSum) return illegal("reduce_op without a reduction");
-  const bool no_loop = i.param_loop == 7;
-  if (!no_loop && i.param_loop >= kLoops - i.reduce) return illegal("param_loop is no outer loop");
+/// What may be read from and written to which memory.
+Result check_memories(const Alu& i, const MachineConfig& config) {
   if ((i.src == AluSpace::kInp || i.dst == AluSpace::kInp) && config.block_in != config.block_out) {
     return illegal("the ALU reaches inp only when block_in = block_out");
   }
@@ -149,21 +145,37 @@ Result check(const Alu& i, const MachineConfig& config) {
   if (i.dst == AluSpace::kAcc && (i.table_enable || i.second_op != SecondOp::kNone || i.second_table_enable)) {
     return illegal("dst acc takes no table and no second operation");
   }
-  if (i.low > i.high) return illegal("low exceeds high");
+  return {};
+}
+
+/// Fields of what an instruction does not do are 0.
+Result check_unused(const Alu& i) {
   if (!i.convert) {
-    if (i.param_addr != 0 || !no_loop) return illegal("param_addr or param_loop without convert");
+    if (i.param_addr != 0 || i.param_loop != kNoLoop) return illegal("param_addr or param_loop without convert");
     if (i.dst == AluSpace::kAcc && (i.low != 0 || i.high != 0 || i.out_zero != 0)) {
       return illegal("clamp or zero point with dst acc and no convert");
     }
   }
   if (!i.table_enable && (i.table != 0 || i.table_unsigned)) return illegal("table without table_enable");
   if (!i.second_table_enable && i.second_table != 0) return illegal("second_table without second_table_enable");
-  if (i.second_table_enable && i.second_op == SecondOp::kNone) return illegal("second_table_enable without second_op");
-  if (i.second_op == SecondOp::kNone && (i.second_addr != 0 || !all_zero(i.second_stride) || i.second_unsigned ||
-                                         i.second_swap || i.constant_addr != 0)) {
+  if (i.second_op != SecondOp::kNone) return {};
+  if (i.second_table_enable) return illegal("second_table_enable without second_op");
+  if (i.second_addr != 0 || !all_zero(i.second_stride) || i.second_unsigned || i.second_swap || i.constant_addr != 0) {
     return illegal("fields of the second operation without second_op");
   }
   return {};
+}
+
+Result check(const Alu& i, const MachineConfig& config) {
+  if (auto v = check_extents(i.extent)) return v;
+  if (i.reduce > kLoops) return illegal("reduce exceeds 6");
+  if (auto v = check_reduced_strides("dst_stride", i.dst_stride, i.reduce)) return v;
+  if (auto v = check_reduced_strides("second_stride", i.second_stride, i.reduce)) return v;
+  if (i.reduce == 0 && i.reduce_op != ReduceOp::kSum) return illegal("reduce_op without a reduction");
+  if (i.param_loop != kNoLoop && i.param_loop >= kLoops - i.reduce) return illegal("param_loop is no outer loop");
+  if (auto v = check_memories(i, config)) return v;
+  if (i.low > i.high) return illegal("low exceeds high");
+  return check_unused(i);
 }
 
 /// What both instructions of rows have in common.
@@ -211,7 +223,7 @@ Result check(const RowMap& i, const MachineConfig& config) {
     return illegal("tail and sum_table are for sum_softmax");
   }
   if (i.operation != Mapping::kNormalise) {
-    if (i.param_addr != 0 || i.param_loop != 7 || i.zero != 0) {
+    if (i.param_addr != 0 || i.param_loop != kNoLoop || i.zero != 0) {
       return illegal("param_addr, param_loop and zero are for normalise");
     }
     return {};

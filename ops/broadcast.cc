@@ -4,7 +4,7 @@
 // was broadcast.
 #include <algorithm>
 
-#include "ops/operator.h"
+#include "ops/elementwise_kernel.h"
 
 namespace tessera::ops {
 
@@ -73,6 +73,10 @@ int64_t normalise_axis(const Node& node, int64_t axis, int64_t rank) {
     node.fail(ErrorCode::kInvalidModel,
               "axis " + std::to_string(axis) + " is outside a tensor of rank " + std::to_string(rank));
   return axis < 0 ? axis + rank : axis;
+}
+
+size_t axis_attribute(const Node& node, int64_t fallback, const Shape& shape) {
+  return static_cast<size_t>(normalise_axis(node, node.get_int("axis", fallback), static_cast<int64_t>(shape.size())));
 }
 
 void for_each_index(const Shape& shape, const std::function<void(int64_t, const std::vector<int64_t>&)>& f) {

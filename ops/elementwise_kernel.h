@@ -19,7 +19,12 @@
 
 #include "ops/operator.h"
 
-namespace tessera::ops::kernel {
+namespace tessera::ops {
+
+/// The axis of `shape` that attribute 'axis' names, or `fallback`, normalised (broadcast.cc).
+size_t axis_attribute(const Node& node, int64_t fallback, const Shape& shape);
+
+namespace kernel {
 
 // ---------------------------------------------------------------------------------------------- sets of element types
 
@@ -41,7 +46,7 @@ inline constexpr TypeSet kIndex = set_of({DType::kInt32, DType::kInt64});
 inline constexpr TypeSet kInt64Set = set_of({DType::kInt64});
 inline constexpr TypeSet kAnyType = ~TypeSet{1};
 
-inline bool contains(TypeSet set, DType dtype) { return (set >> static_cast<unsigned>(dtype)) & 1; }
+constexpr bool contains(TypeSet set, DType dtype) { return (set >> static_cast<unsigned>(dtype)) & 1; }
 
 /// Throws Error kInvalidModel when `dtype` is known and not in `set`; `what` names the operand.
 inline void require_type(const Node& node, DType dtype, TypeSet set, const char* what) {
@@ -146,6 +151,10 @@ struct Bytes16 {
   uint64_t words[2];
 };
 
+[[noreturn]] inline void unsupported_type(const Node& node, DType dtype) {
+  node.fail(ErrorCode::kUnsupported, "no kernel for element type " + std::string(to_string(dtype)));
+}
+
 /// Calls f(Tag<T>) for the element types that compute natively; false for all others.
 template <typename F>
 bool visit_arithmetic(DType dtype, F&& f) {
@@ -176,6 +185,16 @@ bool visit_float(DType dtype, F&& f) {
     return true;
   }
   return false;
+}
+
+/// The same, which fail for all others.
+template <typename F>
+void visit_arithmetic(const Node& node, DType dtype, F&& f) {
+  if (!visit_arithmetic(dtype, f)) unsupported_type(node, dtype);
+}
+template <typename F>
+void visit_float(const Node& node, DType dtype, F&& f) {
+  if (!visit_float(dtype, f)) unsupported_type(node, dtype);
 }
 
 /// Calls f(Tag<T>) with a type that holds one element of any element type, for operators that only move elements.
@@ -238,10 +257,6 @@ inline Tensor narrow(Tensor t, DType dtype) {
     for (int64_t i = 0; i < t.size(); ++i) o[i] = float_to_float8(dtype, in[i], true);
   }
   return out;
-}
-
-[[noreturn]] inline void unsupported_type(const Node& node, DType dtype) {
-  node.fail(ErrorCode::kUnsupported, "no kernel for element type " + std::string(to_string(dtype)));
 }
 
 // Integer arithmetic that wraps; floats as they are.
@@ -390,8 +405,7 @@ inline Tensor gather_strided(const Tensor& in, const Shape& shape, int64_t offse
                              const std::vector<int64_t>& in_strides) {
   Tensor out(in.dtype(), shape);
   if (out.size() == 0) return out;
-  visit_storage(in.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
     strided_copy<T>(shape, elements<T>(in) + offset, in_strides, mutable_elements<T>(out), row_strides(shape));
   });
   return out;
@@ -418,31 +432,47 @@ inline TypeInfo type_of(const Value& value) {
   return t;
 }
 
-/// Adds an operator that checks its operands itself. `expand`: what else defines it (expansion.h), if anything.
+/// The definition of an operator whose operands the library checks by `infer` before it evaluates; evaluation computes
+/// in `work_bytes` for each element of a result.
+inline OperatorDef operator_def(const std::string& domain, const std::string& name, int since_version, Arity inputs,
+                                InferFunction infer, EvalFunction evaluate, std::set<std::string> attributes,
+                                int work_bytes = 4, Arity outputs = kOne, ExpandFunction expand = {}) {
+  return {.domain = domain,
+          .name = name,
+          .since_version = since_version,
+          .min_inputs = inputs.min,
+          .max_inputs = inputs.max,
+          .min_outputs = outputs.min,
+          .max_outputs = outputs.max,
+          .infer = std::move(infer),
+          .evaluate = std::move(evaluate),
+          .work_bytes = work_bytes,
+          .attributes = std::move(attributes),
+          .expand = std::move(expand)};
+}
+inline void add_operator(Registry& registry, const std::string& domain, const std::string& name, int since_version,
+                         Arity inputs, InferFunction infer, EvalFunction evaluate,
+                         std::set<std::string> attributes = {}, int work_bytes = 4, Arity outputs = kOne,
+                         ExpandFunction expand = {}) {
+  registry.add(operator_def(domain, name, since_version, inputs, std::move(infer), std::move(evaluate),
+                            std::move(attributes), work_bytes, outputs, std::move(expand)));
+}
+
+/// Adds an operator that checks its operands itself. `expand`: what else defines it (expansion.h), if anything;
+/// `deterministic`: whether it may be folded and merged.
 inline void add_checked(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer,
-                        EvalFunction evaluate, std::set<std::string> attributes, Arity outputs, const char* domain,
-                        ExpandFunction expand) {
-  OperatorDef def;
-  def.domain = domain;
-  def.name = name;
-  def.since_version = since_version;
-  def.min_inputs = inputs.min;
-  def.max_inputs = inputs.max;
-  def.min_outputs = outputs.min;
-  def.max_outputs = outputs.max;
-  def.attributes = std::move(attributes);
+                        EvalFunction evaluate, std::set<std::string> attributes = {}, Arity outputs = kOne,
+                        const char* domain = "", ExpandFunction expand = {}, bool deterministic = true) {
+  OperatorDef def = operator_def(domain, name, since_version, inputs, std::move(infer), std::move(evaluate),
+                                 std::move(attributes), 1, outputs, std::move(expand));
   def.checks_itself = true;
-  def.infer = std::move(infer);
-  def.evaluate = std::move(evaluate);
-  def.expand = std::move(expand);
+  def.deterministic = deterministic;
   registry.add(std::move(def));
 }
 
-/// Adds an operator whose evaluation is `kernel` after `infer` has accepted the actual inputs.
-inline void add(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer,
-                Kernel kernel, std::set<std::string> attributes = {}, Arity outputs = kOne, const char* domain = "",
-                ExpandFunction expand = {}) {
-  EvalFunction evaluate = [infer, kernel = std::move(kernel)](EvalContext& c) {
+/// Evaluation by `kernel` after `infer` has accepted the actual inputs.
+inline EvalFunction evaluation(InferFunction infer, Kernel kernel) {
+  return [infer = std::move(infer), kernel = std::move(kernel)](EvalContext& c) {
     std::vector<TypeInfo> in, out(c.outputs.size());
     in.reserve(c.inputs.size());
     for (const Value& value : c.inputs) in.push_back(type_of(value));
@@ -450,6 +480,13 @@ inline void add(Registry& registry, const char* name, int since_version, Arity i
     infer(checks);
     kernel(c, out);
   };
+}
+
+/// Adds an operator whose evaluation is `kernel` after `infer` has accepted the actual inputs.
+inline void add(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer,
+                Kernel kernel, std::set<std::string> attributes = {}, Arity outputs = kOne, const char* domain = "",
+                ExpandFunction expand = {}) {
+  EvalFunction evaluate = evaluation(infer, std::move(kernel));
   add_checked(registry, name, since_version, inputs, std::move(infer), std::move(evaluate), std::move(attributes),
               outputs, domain, std::move(expand));
 }
@@ -478,54 +515,19 @@ inline InferFunction broadcast_same(TypeSet set, DType result = DType::kUndefine
   };
 }
 
-/// Kernel of a unary function on floats: op(T) -> T for float and double.
-template <typename Op>
-Kernel float_unary(Op op) {
-  return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Tensor in = widen(c.input(0));
-    Tensor out(in.dtype(), in.shape());
-    if (!visit_float(in.dtype(), [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          const T* x = elements<T>(in);
-          T* y = mutable_elements<T>(out);
-          for (int64_t i = 0; i < in.size(); ++i) y[i] = op(x[i]);
-        }))
-      unsupported_type(c.node, in.dtype());
-    c.outputs[0] = narrow(std::move(out), types[0].dtype);
-  };
-}
-
-/// Kernel of a unary function on every arithmetic type: op(T) -> T.
-template <typename Op>
-Kernel numeric_unary(Op op) {
-  return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Tensor in = widen(c.input(0));
-    Tensor out(in.dtype(), in.shape());
-    if (!visit_arithmetic(in.dtype(), [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          const T* x = elements<T>(in);
-          T* y = mutable_elements<T>(out);
-          for (int64_t i = 0; i < in.size(); ++i) y[i] = op(x[i]);
-        }))
-      unsupported_type(c.node, in.dtype());
-    c.outputs[0] = narrow(std::move(out), types[0].dtype);
-  };
-}
-
 /// Kernel of a binary function on every arithmetic type, broadcast: op(const Node&, T, T) -> T.
 template <typename Op>
 Kernel numeric_binary(Op op) {
   return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor a = widen(c.input(0)), b = widen(c.input(1));
     Tensor out(a.dtype(), types[0].shape);
-    if (!visit_arithmetic(a.dtype(), [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<T>(b), mutable_elements<T>(out),
-                      [&](T x, T y) -> T { return op(c.node, x, y); });
-        }))
-      unsupported_type(c.node, a.dtype());
+    visit_arithmetic(c.node, a.dtype(), [&]<typename T>(Tag<T>) {
+      binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<T>(b), mutable_elements<T>(out),
+                  [&](T x, T y) -> T { return op(c.node, x, y); });
+    });
     c.outputs[0] = narrow(std::move(out), types[0].dtype);
   };
 }
 
-}  // namespace tessera::ops::kernel
+}  // namespace kernel
+}  // namespace tessera::ops

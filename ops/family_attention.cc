@@ -256,8 +256,8 @@ void evaluate_attention(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor y(q.dtype(), {query.batch, query.heads, query.length, value.width}), shown;
   if (c.outputs.size() > 3) shown = Tensor(q.dtype(), scores);
   const Bias bias(c, scores, past);
-  kernel::visit_float(q.dtype(), [&](auto tag) {
-    attend<typename decltype(tag)::type>(c, q, wide_k, wide_v, bias, y, c.outputs.size() > 3 ? &shown : nullptr);
+  kernel::visit_float(q.dtype(), [&]<typename T>(kernel::Tag<T>) {
+    attend<T>(c, q, wide_k, wide_v, bias, y, c.outputs.size() > 3 ? &shown : nullptr);
   });
   if (c.input(0).rank() == 3)
     y = permuted(y, {0, 2, 1, 3}).reshaped({query.batch, query.length, query.heads * value.width});
@@ -336,8 +336,7 @@ void evaluate_rotary(EvalContext& c, const std::vector<TypeInfo>& types) {
   if (positions.empty() && cosine.size() != tokens * half)
     c.node.fail(ErrorCode::kInvalidModel, "the tables do not fit batch and length");
   Tensor y = x;
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     T* out = mutable_elements<T>(y);
     const T* source = elements<T>(x);
     for (int64_t token = 0; token < tokens; ++token) {

@@ -119,8 +119,8 @@ template <typename D>
 Tensor to_arithmetic(const Node& node, const Tensor& in, DType result) {
   Tensor out(result, in.shape());
   D* y = mutable_elements<D>(out);
-  const auto from = [&](auto tag) {
-    using S = typename decltype(tag)::type;
+  const auto from = [&]<typename T>(Tag<T>) {
+    using S = T;
     const S* x = elements<S>(in);
     for (int64_t i = 0; i < in.size(); ++i) y[i] = convert<D>(x[i]);
   };
@@ -139,7 +139,7 @@ Tensor to_arithmetic(const Node& node, const Tensor& in, DType result) {
     case DType::kUint4: from(Tag<uint8_t>{}); return out;
     default: break;
   }
-  if (!visit_arithmetic(in.dtype(), from)) unsupported_type(node, in.dtype());
+  visit_arithmetic(node, in.dtype(), from);
   return out;
 }
 
@@ -202,7 +202,7 @@ Tensor cast(const Node& node, const Tensor& given, DType to) {
   const Tensor in = widen(given);
   if (!is_narrow_float(to)) {
     Tensor out;
-    if (!visit_arithmetic(to, [&](auto tag) { out = to_arithmetic<typename decltype(tag)::type>(node, in, to); }))
+    if (!visit_arithmetic(to, [&]<typename T>(Tag<T>) { out = to_arithmetic<T>(node, in, to); }))
       unsupported_type(node, to);
     return out;
   }
@@ -270,11 +270,11 @@ void register_casts(Registry& r) {
   };
   const InferFunction infer_cast = [](InferContext& c) { infer_to(c, type_attribute(c.node, "to", 0)); };
   const InferFunction infer_like = [](InferContext& c) { infer_to(c, c.input(1).dtype); };
-  for (int version : {6, 9, 13}) add(r, "Cast", version, kOne, infer_cast, evaluate, {"to"});
-  for (int version : {19, 21, 23}) add(r, "Cast", version, kOne, infer_cast, evaluate, {"to", "saturate"});
+  add(r, "Cast", 6, kOne, infer_cast, evaluate, {"to"});
+  add(r, "Cast", 19, kOne, infer_cast, evaluate, {"to", "saturate"});
   add(r, "Cast", 24, kOne, infer_cast, evaluate, {"to", "saturate", "round_mode"});
   add(r, "CastLike", 15, kTwo, infer_like, evaluate);
-  for (int version : {19, 21, 23}) add(r, "CastLike", version, kTwo, infer_like, evaluate, {"saturate"});
+  add(r, "CastLike", 19, kTwo, infer_like, evaluate, {"saturate"});
   add(r, "CastLike", 24, kTwo, infer_like, evaluate, {"saturate", "round_mode"});
   add(r, "BitCast", 26, kOne, infer_bit_cast,
       [](EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = bit_cast(c.input(0), types[0].dtype); },
@@ -346,8 +346,7 @@ void evaluate_eye_like(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor out(types[0].dtype, shape);
   const Tensor one = cast(c.node, Tensor::scalar_f32(1), types[0].dtype);
   const int64_t k = std::clamp(c.node.get_int("k", 0), -kSizeLimit, kSizeLimit);
-  visit_storage(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(out.dtype(), [&]<typename T>(Tag<T>) {
     T* y = mutable_elements<T>(out);
     for (int64_t row = 0; row < shape[0]; ++row)
       if (row + k >= 0 && row + k < shape[1]) y[row * shape[1] + row + k] = elements<T>(one)[0];
@@ -390,13 +389,11 @@ void evaluate_range(EvalContext& c, const std::vector<TypeInfo>& types) {
     c.node.fail(ErrorCode::kUnsupported, "stash_type " + std::to_string(stash) + " is not 1 (float)");
   const Tensor start = widen(c.input(0)), delta = widen(c.input(2));
   Tensor out(start.dtype(), types[0].shape);
-  if (!visit_arithmetic(start.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const T first = elements<T>(start)[0], step = elements<T>(delta)[0];
-        T* y = mutable_elements<T>(out);
-        for (int64_t i = 0; i < out.size(); ++i) y[i] = wrap_add<T>(first, wrap_mul<T>(static_cast<T>(i), step));
-      }))
-    unsupported_type(c.node, start.dtype());
+  visit_arithmetic(c.node, start.dtype(), [&]<typename T>(Tag<T>) {
+    const T first = elements<T>(start)[0], step = elements<T>(delta)[0];
+    T* y = mutable_elements<T>(out);
+    for (int64_t i = 0; i < out.size(); ++i) y[i] = wrap_add<T>(first, wrap_mul<T>(static_cast<T>(i), step));
+  });
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -429,20 +426,18 @@ void register_cast(Registry& r) {
   register_casts(r);
   const Kernel inferred = [](EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = *types[0].constant; };
   const InferFunction infer_constant = [](InferContext& c) { c.outputs[0] = TypeInfo::of(constant_of(c.node)); };
-  for (int version : {1, 9}) add(r, "Constant", version, {0, 0}, infer_constant, inferred, {"value"});
+  add(r, "Constant", 1, {0, 0}, infer_constant, inferred, {"value"});
   add(r, "Constant", 11, {0, 0}, infer_constant, inferred, {"value", "sparse_value"});
-  for (int version : {12, 13, 19, 21, 23, 24})
-    add(r, "Constant", version, {0, 0}, infer_constant, inferred,
-        {"value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints", "value_string",
-         "value_strings"});
-  for (int version : {9, 20, 21, 23, 24})
-    add(r, "ConstantOfShape", version, kOne, infer_constant_of_shape, evaluate_constant_of_shape, {"value"});
-  for (int version : {9, 22}) add(r, "EyeLike", version, kOne, infer_eye_like, evaluate_eye_like, {"dtype", "k"});
+  add(r, "Constant", 12, {0, 0}, infer_constant, inferred,
+      {"value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints", "value_string",
+       "value_strings"});
+  add(r, "ConstantOfShape", 9, kOne, infer_constant_of_shape, evaluate_constant_of_shape, {"value"});
+  add(r, "EyeLike", 9, kOne, infer_eye_like, evaluate_eye_like, {"dtype", "k"});
   add(r, "Range", 11, {3, 3}, infer_range, evaluate_range);
   add(r, "Range", 27, {3, 3}, infer_range, evaluate_range, {"stash_type"});
-  for (int version : {1, 13}) add(r, "Shape", version, kOne, infer_shape, inferred);
-  for (int version : {15, 19, 21, 23, 24}) add(r, "Shape", version, kOne, infer_shape, inferred, {"start", "end"});
-  for (int version : {1, 13, 19, 21, 23, 24}) add(r, "Size", version, kOne, infer_size, inferred);
+  add(r, "Shape", 1, kOne, infer_shape, inferred);
+  add(r, "Shape", 15, kOne, infer_shape, inferred, {"start", "end"});
+  add(r, "Size", 1, kOne, infer_size, inferred);
 }
 
 }  // namespace tessera::ops

@@ -124,8 +124,7 @@ void evaluate_inverse(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor x = kernel::widen(c.input(0));
   Tensor y(x.dtype(), x.shape());
   const int64_t n = x.shape().back();
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     for (int64_t at = 0; n > 0 && at < x.size(); at += n * n)
       invert(kernel::elements<T>(x) + at, kernel::mutable_elements<T>(y) + at, n);
   });

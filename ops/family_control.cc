@@ -44,8 +44,7 @@ Tensor stack(const Node& node, const std::vector<Tensor>& parts, int64_t axis, c
   Shape whole = shape;
   whole.insert(whole.begin() + static_cast<int64_t>(at), count);
   Tensor out(dtype, whole);
-  visit_storage(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(dtype, [&]<typename T>(Tag<T>) {
     T* y = mutable_elements<T>(out);
     for (int64_t n = 0; n < count; ++n) {
       const Tensor& part = parts[static_cast<size_t>(n)];
@@ -438,46 +437,20 @@ void evaluate_refuse(EvalContext& c) {
   throw Error(ErrorCode::kInvalidModel, c.node.get_string("message", "a branch cannot run with these shapes"));
 }
 
-/// Bodies check what reaches them, so evaluation does not infer first.
-void add_control(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, EvalFunction evaluate,
-                 std::set<std::string> attributes, int min_outputs) {
-  OperatorDef def;
-  def.name = name;
-  def.since_version = version;
-  def.min_inputs = inputs.min;
-  def.max_inputs = inputs.max;
-  def.min_outputs = min_outputs;
-  def.max_outputs = -1;
-  def.infer = std::move(infer);
-  def.evaluate = std::move(evaluate);
-  def.attributes = std::move(attributes);
-  def.checks_itself = true;
-  r.add(std::move(def));
-}
-
 }  // namespace
 
 void register_control(Registry& r) {
-  for (int version : {1, 11, 13, 16, 19, 21, 23, 24}) {
-    add_control(r, "If", version, kOne, infer_if, evaluate_if, {"then_branch", "else_branch"}, 1);
-    add_control(r, "Loop", version, {version < 11 ? 3 : 2, -1}, infer_loop, evaluate_loop, {"body"},
-                version < 11 ? 1 : 0);
-  }
-  r.add({.domain = "ai.tessera",
-         .name = "Refuse",
-         .since_version = 1,
-         .max_outputs = -1,
-         .deterministic = false,
-         .infer = [](InferContext&) {},
-         .evaluate = evaluate_refuse,
-         .attributes = {"message"},
-         .checks_itself = true});
-  add_control(r, "Scan", 8, {2, -1}, infer_scan_8, evaluate_scan_8, {"body", "directions", "num_scan_inputs"}, 1);
-  for (int version : {9, 11, 16, 19, 21, 23, 24})
-    add_control(r, "Scan", version, {1, -1}, infer_scan, evaluate_scan,
-                {"body", "num_scan_inputs", "scan_input_directions", "scan_output_directions", "scan_input_axes",
-                 "scan_output_axes"},
-                1);
+  add_checked(r, "If", 1, kOne, infer_if, evaluate_if, {"then_branch", "else_branch"}, {1, -1});
+  add_checked(r, "Loop", 1, {3, -1}, infer_loop, evaluate_loop, {"body"}, {1, -1});
+  add_checked(r, "Loop", 11, {2, -1}, infer_loop, evaluate_loop, {"body"}, {0, -1});
+  add_checked(
+      r, "Refuse", 1, {0, 0}, [](InferContext&) {}, evaluate_refuse, {"message"}, {1, -1}, "ai.tessera", {},
+      /*deterministic=*/false);
+  add_checked(r, "Scan", 8, {2, -1}, infer_scan_8, evaluate_scan_8, {"body", "directions", "num_scan_inputs"}, {1, -1});
+  add_checked(r, "Scan", 9, {1, -1}, infer_scan, evaluate_scan,
+              {"body", "num_scan_inputs", "scan_input_directions", "scan_output_directions", "scan_input_axes",
+               "scan_output_axes"},
+              {1, -1});
 }
 
 }  // namespace tessera::ops

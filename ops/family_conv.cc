@@ -180,9 +180,8 @@ void evaluate_conv_transpose(EvalContext& c, const std::vector<TypeInfo>& types)
   const Window window =
       transposed_window(c.node, spatial_extents(c.node, x.shape()), Shape(w.shape().begin() + 2, w.shape().end()));
   Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    transposed_convolution<typename decltype(tag)::type>(window, x, w, c.has(2) ? &bias : nullptr,
-                                                         c.node.get_int("group", 1), y);
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
+    transposed_convolution<T>(window, x, w, c.has(2) ? &bias : nullptr, c.node.get_int("group", 1), y);
   });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
@@ -297,9 +296,9 @@ void evaluate_deform_conv(EvalContext& c, const std::vector<TypeInfo>& types) {
                                        Shape(in[1].shape().begin() + 2, in[1].shape().end()));
   Tensor y(in[0].dtype(), types[0].shape);
   if (y.size() > 0)
-    kernel::visit_float(in[0].dtype(), [&](auto tag) {
-      deformable_convolution<typename decltype(tag)::type>(c.node, window, in[0], in[1], in[2],
-                                                           c.has(3) ? &in[3] : nullptr, c.has(4) ? &in[4] : nullptr, y);
+    kernel::visit_float(in[0].dtype(), [&]<typename T>(kernel::Tag<T>) {
+      deformable_convolution<T>(c.node, window, in[0], in[1], in[2], c.has(3) ? &in[3] : nullptr,
+                                c.has(4) ? &in[4] : nullptr, y);
     });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }

@@ -246,7 +246,7 @@ void evaluate_roi_align(EvalContext& c, const std::vector<TypeInfo>& types) {
   if (out.size() != 0) {
     if (in.shape()[2] == 0 || in.shape()[3] == 0)
       c.node.fail(ErrorCode::kInvalidModel, "X of shape " + to_string(in.shape()) + " has no pixels");
-    visit_float(in.dtype(), [&](auto tag) { align_regions<typename decltype(tag)::type>(c, in, rois, out); });
+    visit_float(in.dtype(), [&]<typename T>(Tag<T>) { align_regions<T>(c, in, rois, out); });
   }
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
@@ -254,13 +254,12 @@ void evaluate_roi_align(EvalContext& c, const std::vector<TypeInfo>& types) {
 }  // namespace
 
 void register_detection(Registry& r) {
-  for (int version : {10, 11})
-    add(r, "NonMaxSuppression", version, {2, 5}, infer_nms, evaluate_nms, {"center_point_box"});
+  add(r, "NonMaxSuppression", 10, {2, 5}, infer_nms, evaluate_nms, {"center_point_box"});
   const std::set<std::string> attributes{"mode", "output_height", "output_width", "sampling_ratio", "spatial_scale"};
   add(r, "RoiAlign", 10, {3, 3}, infer_roi_align, evaluate_roi_align, attributes);
   std::set<std::string> more = attributes;
   more.insert("coordinate_transformation_mode");
-  for (int version : {16, 22}) add(r, "RoiAlign", version, {3, 3}, infer_roi_align, evaluate_roi_align, more);
+  add(r, "RoiAlign", 16, {3, 3}, infer_roi_align, evaluate_roi_align, more);
 }
 
 }  // namespace tessera::ops

@@ -226,8 +226,7 @@ Operand summed(const Operand& operand, const Labels& kept) {
   const Tensor x = arranged(operand, all);
   const Shape shape(x.shape().begin(), x.shape().begin() + static_cast<int64_t>(stay.size()));
   Operand result{Tensor(x.dtype(), shape), stay};
-  kernel::visit_arithmetic(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_arithmetic(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     const T* in = kernel::elements<T>(x);
     T* out = kernel::mutable_elements<T>(result.tensor);
     const int64_t count = result.tensor.size() == 0 ? 0 : x.size() / result.tensor.size();

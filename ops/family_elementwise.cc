@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic element by element: Add to Pow, the unary functions, the n-ary Min/Max/Sum/Mean, Clip, CumSum and CumProd.
-// Operands come broadcast, results leave contiguous. Integers wrap around; integer division truncates and a zero
-// divisor is an error, never a trap. fp16 and bfloat16 compute in fp32 and round once; transcendental functions are
-// those of the C++ library.
+// Element by element what is more than one expression (pointwise.h has those that are): division, whose zero divisor of
+// integers is an error and never a trap, Pow over pairs of types, Clip, running sums and products, Where and Identity.
+// Integers wrap around; fp16 and bfloat16 compute in fp32 and round once.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -13,7 +12,7 @@ namespace {
 
 using namespace kernel;
 
-// ------------------------------------------------------------------------------------------------------ binary
+// ------------------------------------------------------------------------------------------ Div, Mod, Pow
 
 template <typename T>
 T divide(const Node& node, T a, T b) {
@@ -126,141 +125,6 @@ void infer_mod(InferContext& c) {
     c.node.fail(ErrorCode::kInvalidModel, "floating-point operands need attribute fmod = 1 before opset 28");
 }
 
-void register_binary(Registry& r) {
-  for (int version : {7, 13, 14}) {
-    add(r, "Add", version, kTwo, broadcast_same(kNumeric),
-        numeric_binary([](const Node&, auto a, auto b) { return wrap_add(a, b); }));
-    add(r, "Sub", version, kTwo, broadcast_same(kNumeric),
-        numeric_binary([](const Node&, auto a, auto b) { return wrap_sub(a, b); }));
-    add(r, "Mul", version, kTwo, broadcast_same(kNumeric),
-        numeric_binary([](const Node&, auto a, auto b) { return wrap_mul(a, b); }));
-    add(r, "Div", version, kTwo, broadcast_same(kNumeric),
-        numeric_binary([](const Node& n, auto a, auto b) { return divide(n, a, b); }));
-  }
-  for (int version : {7, 12, 13, 15}) add(r, "Pow", version, kTwo, infer_pow, evaluate_pow);
-  for (int version : {10, 13, 28})
-    add(r, "Mod", version, kTwo, infer_mod,
-        [](EvalContext& c, const std::vector<TypeInfo>& types) {
-          const bool truncated = c.node.get_int("fmod", 0) != 0;
-          numeric_binary([truncated](const Node& n, auto a, auto b) { return remainder_of(n, a, b, truncated); })(
-              c, types);
-        },
-        {"fmod"});
-}
-
-// ------------------------------------------------------------------------------------------------------- unary
-
-template <typename T>
-T sign_of(T x) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (x != x) return x;
-    return x > 0 ? T{1} : x < 0 ? T{-1} : T{0};
-  } else if constexpr (std::is_signed_v<T>) {
-    return static_cast<T>(x > 0 ? 1 : x < 0 ? -1 : 0);
-  } else {
-    return static_cast<T>(x > 0);
-  }
-}
-
-template <typename T>
-T magnitude(T x) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::fabs(x);
-  else if constexpr (std::is_signed_v<T>)
-    return x < 0 ? wrap_neg(x) : x;
-  else
-    return x;
-}
-
-void register_unary(Registry& r) {
-  for (int version : {6, 13}) {
-    add(r, "Neg", version, kOne, same_as_first(kFloats | kSigned), numeric_unary([](auto x) {
-          if constexpr (std::is_floating_point_v<decltype(x)>)
-            return -x;
-          else
-            return wrap_neg(x);
-        }));
-    add(r, "Abs", version, kOne, same_as_first(kNumeric), numeric_unary([](auto x) { return magnitude(x); }));
-    add(r, "Sqrt", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::sqrt(x); }));
-    add(r, "Reciprocal", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return decltype(x){1} / x; }));
-    add(r, "Exp", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::exp(x); }));
-    add(r, "Log", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::log(x); }));
-    add(r, "Floor", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::floor(x); }));
-    add(r, "Ceil", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::ceil(x); }));
-    add(r, "Tanh", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::tanh(x); }));
-  }
-  for (int version : {9, 13}) {
-    add(r, "Sign", version, kOne, same_as_first(kNumeric), numeric_unary([](auto x) { return sign_of(x); }));
-    add(r, "Erf", version, kOne, same_as_first(kNumeric), numeric_unary([](auto x) {
-          using T = decltype(x);
-          if constexpr (std::is_floating_point_v<T>)
-            return std::erf(x);
-          else
-            return static_cast<T>(std::erf(static_cast<double>(x)));
-        }));
-  }
-  for (int version : {11, 22})  // the default rounding mode is half to even
-    add(r, "Round", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::nearbyint(x); }));
-  for (int version : {7, 22}) {
-    add(r, "Sin", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::sin(x); }));
-    add(r, "Cos", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::cos(x); }));
-    add(r, "Tan", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::tan(x); }));
-    add(r, "Asin", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::asin(x); }));
-    add(r, "Acos", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::acos(x); }));
-    add(r, "Atan", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::atan(x); }));
-  }
-  for (int version : {9, 22}) {
-    add(r, "Sinh", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::sinh(x); }));
-    add(r, "Cosh", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::cosh(x); }));
-    add(r, "Asinh", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::asinh(x); }));
-    add(r, "Acosh", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::acosh(x); }));
-    add(r, "Atanh", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::atanh(x); }));
-  }
-}
-
-// ------------------------------------------------------------------------------------------------------- n-ary
-
-/// Folds the operands from the left with op, each broadcast to the result; then `last` on every element.
-template <typename Op, typename Last>
-Kernel nary(Op op, Last last) {
-  return [op, last](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Tensor first = widen(c.input(0));
-    Tensor sum = gather_strided(first, types[0].shape, 0, broadcast_strides(first.shape(), types[0].shape));
-    for (size_t k = 1; k < c.inputs.size(); ++k) {
-      const Tensor next = widen(c.input(k));
-      if (!visit_arithmetic(sum.dtype(), [&](auto tag) {
-            using T = typename decltype(tag)::type;
-            T* s = mutable_elements<T>(sum);
-            binary_loop(sum.shape(), sum.shape(), next.shape(), s, elements<T>(next), s,
-                        [&](T a, T b) -> T { return op(a, b); });
-          }))
-        unsupported_type(c.node, sum.dtype());
-    }
-    if (!visit_arithmetic(sum.dtype(), [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          T* s = mutable_elements<T>(sum);
-          for (int64_t i = 0; i < sum.size(); ++i) s[i] = last(s[i], c.inputs.size());
-        }))
-      unsupported_type(c.node, sum.dtype());
-    c.outputs[0] = narrow(std::move(sum), types[0].dtype);
-  };
-}
-
-void register_nary(Registry& r) {
-  const auto keep = [](auto x, size_t) { return x; };
-  const Arity any{1, -1};
-  for (int version : {6, 8, 12, 13}) {
-    add(r, "Min", version, any, broadcast_same(kNumeric), nary([](auto a, auto b) { return nan_min(a, b); }, keep));
-    add(r, "Max", version, any, broadcast_same(kNumeric), nary([](auto a, auto b) { return nan_max(a, b); }, keep));
-  }
-  for (int version : {6, 8, 13}) {
-    add(r, "Sum", version, any, broadcast_same(kNumeric), nary([](auto a, auto b) { return wrap_add(a, b); }, keep));
-    add(r, "Mean", version, any, broadcast_same(kFloats),
-        nary([](auto a, auto b) { return wrap_add(a, b); },
-             [](auto x, size_t n) { return static_cast<decltype(x)>(x / static_cast<decltype(x)>(n)); }));
-  }
-}
-
 // ------------------------------------------------------------------------------------------------ Clip and CumSum
 
 /// Limits with the defaults of the operator: the finite range of the element type.
@@ -305,19 +169,17 @@ void infer_clip(InferContext& c) {
 void evaluate_clip(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor in = widen(c.input(0));
   Tensor out(in.dtype(), in.shape());
-  if (!visit_arithmetic(in.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        T low = smallest<T>(types[0].dtype), high = largest<T>(types[0].dtype);
-        if (c.node.version < 11) {
-          if (c.node.has("min")) low = static_cast<T>(c.node.get_float("min", 0));
-          if (c.node.has("max")) high = static_cast<T>(c.node.get_float("max", 0));
-        } else {
-          if (c.has(1)) low = elements<T>(widen(c.input(1)))[0];
-          if (c.has(2)) high = elements<T>(widen(c.input(2)))[0];
-        }
-        clip<T>(in, low, high, out);
-      }))
-    unsupported_type(c.node, in.dtype());
+  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
+    T low = smallest<T>(types[0].dtype), high = largest<T>(types[0].dtype);
+    if (c.node.version < 11) {
+      if (c.node.has("min")) low = static_cast<T>(c.node.get_float("min", 0));
+      if (c.node.has("max")) high = static_cast<T>(c.node.get_float("max", 0));
+    } else {
+      if (c.has(1)) low = elements<T>(widen(c.input(1)))[0];
+      if (c.has(2)) high = elements<T>(widen(c.input(2)))[0];
+    }
+    clip<T>(in, low, high, out);
+  });
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -340,36 +202,72 @@ void evaluate_cumulative(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& shape = in.shape();
   const int64_t outer = product(shape, 0, axis), length = shape[axis], inner = product(shape, axis + 1, shape.size());
   Tensor out(in.dtype(), shape);
-  if (!visit_arithmetic(in.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const T* x = elements<T>(in);
-        T* y = mutable_elements<T>(out);
-        for (int64_t o = 0; o < outer; ++o)
-          for (int64_t i = 0; i < inner; ++i) {
-            T total = multiplies ? 1 : 0;
-            for (int64_t n = 0; n < length; ++n) {
-              const int64_t at = (o * length + (reverse ? length - 1 - n : n)) * inner + i;
-              const T next = multiplies ? wrap_mul(total, x[at]) : wrap_add(total, x[at]);
-              y[at] = exclusive ? total : next;
-              total = next;
-            }
-          }
-      }))
-    unsupported_type(c.node, in.dtype());
+  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
+    const T* x = elements<T>(in);
+    T* y = mutable_elements<T>(out);
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; ++i) {
+        T total = multiplies ? 1 : 0;
+        for (int64_t n = 0; n < length; ++n) {
+          const int64_t at = (o * length + (reverse ? length - 1 - n : n)) * inner + i;
+          const T next = multiplies ? wrap_mul(total, x[at]) : wrap_add(total, x[at]);
+          y[at] = exclusive ? total : next;
+          total = next;
+        }
+      }
+  });
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
+}
+
+// ---------------------------------------------------------------------------------------------- Where
+
+void infer_where(InferContext& c) {
+  require_type(c.node, c.input(0).dtype, kBoolSet, "condition");
+  require_same_type(c.node, c.input(1), c.input(2));
+  c.outputs[0] = broadcast_types(c.node, c.input(1).dtype, {&c.inputs[0], &c.inputs[1], &c.inputs[2]});
+}
+
+void evaluate_where(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor &condition = c.input(0), &a = c.input(1), &b = c.input(2);
+  Tensor out(a.dtype(), types[0].shape);
+  const LoopNest<3> nest(out.shape(),
+                         {broadcast_strides(condition.shape(), out.shape()), broadcast_strides(a.shape(), out.shape()),
+                          broadcast_strides(b.shape(), out.shape())});
+  const auto s = nest.inner();
+  visit_storage(a.dtype(), [&]<typename T>(Tag<T>) {
+    T* o = mutable_elements<T>(out);
+    nest.for_each_row([&](const std::array<int64_t, 3>& at, int64_t count) {
+      const uint8_t* p = elements<uint8_t>(condition) + at[0];
+      const T* x = elements<T>(a) + at[1];
+      const T* y = elements<T>(b) + at[2];
+      for (int64_t i = 0; i < count; ++i) o[i] = p[i * s[0]] ? x[i * s[1]] : y[i * s[2]];
+      o += count;
+    });
+  });
+  c.outputs[0] = std::move(out);
 }
 
 }  // namespace
 
 void register_elementwise(Registry& r) {
-  register_binary(r);
-  register_unary(r);
-  register_nary(r);
+  add(r, "Div", 7, kTwo, broadcast_same(kNumeric),
+      numeric_binary([](const Node& n, auto a, auto b) { return divide(n, a, b); }));
+  add(r, "Pow", 7, kTwo, infer_pow, evaluate_pow);
+  add(r, "Mod", 10, kTwo, infer_mod,
+      [](EvalContext& c, const std::vector<TypeInfo>& types) {
+        const bool truncated = c.node.get_int("fmod", 0) != 0;
+        numeric_binary([truncated](const Node& n, auto a, auto b) { return remainder_of(n, a, b, truncated); })(c,
+                                                                                                                types);
+      },
+      {"fmod"});
   add(r, "Clip", 6, kOne, infer_clip, evaluate_clip, {"min", "max"});
-  for (int version : {11, 12, 13}) add(r, "Clip", version, {1, 3}, infer_clip, evaluate_clip);
-  for (int version : {11, 14})
-    add(r, "CumSum", version, kTwo, infer_cumulative, evaluate_cumulative, {"exclusive", "reverse"});
+  add(r, "Clip", 11, {1, 3}, infer_clip, evaluate_clip);
+  add(r, "CumSum", 11, kTwo, infer_cumulative, evaluate_cumulative, {"exclusive", "reverse"});
   add(r, "CumProd", 26, kTwo, infer_cumulative, evaluate_cumulative, {"exclusive", "reverse"});
+  add(r, "Where", 9, {3, 3}, infer_where, evaluate_where);
+  add(
+      r, "Identity", 1, kOne, [](InferContext& c) { c.outputs[0] = c.inputs.at(0); },
+      [](EvalContext& c, const std::vector<TypeInfo>&) { c.outputs[0] = c.inputs.at(0); });
 }
 
 }  // namespace tessera::ops

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators of domain com.microsoft that ONNX Runtime's extended optimisation level writes into saved models:
-// convolution and Gemm with an activation, the GELU forms, and layer normalisation of a sum. Each is the composition of
+// convolution and Gemm with an activation, and layer normalisation of a sum. Each is the composition of
 // its parts; fp16 and bfloat16 are computed in fp32 throughout and rounded once at the result.
 #include <algorithm>
 #include <cmath>
@@ -21,8 +21,7 @@ constexpr const char* kMicrosoft = "com.microsoft";
 /// Applies op to every element of a float32 or float64 tensor.
 template <typename Op>
 void map_in_place(Tensor& x, Op op) {
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     for (T& value : x.as_mutable<T>()) value = op(value);
   });
 }
@@ -87,8 +86,7 @@ void evaluate_fused_conv(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor y = convolve(c.node, kernel::widen(c.input(0)), kernel::widen(c.input(1)), c.has(2) ? &bias : nullptr);
   if (c.has(3)) {
     const Tensor added = kernel::widen(c.input(3));
-    kernel::visit_float(y.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    kernel::visit_float(y.dtype(), [&]<typename T>(kernel::Tag<T>) {
       for (int64_t i = 0; i < y.size(); ++i) mutable_elements<T>(y)[i] += elements<T>(added)[i];
     });
   }
@@ -116,61 +114,6 @@ void evaluate_fused_gemm(EvalContext& c, const std::vector<TypeInfo>& types) {
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
 
-// ------------------------------------------------------------------------------------------------------------- GELU
-
-struct Gelu {
-  template <typename T>
-  T operator()(const Node&, T x) const {
-    return T{0.5} * x * (T{1} + std::erf(x * static_cast<T>(0.70710678118654752440)));
-  }
-};
-struct FastGelu {
-  template <typename T>
-  T operator()(const Node&, T x) const {
-    const T inner = static_cast<T>(0.79788456080286535588) * (x + static_cast<T>(0.044715) * x * x * x);
-    return T{0.5} * x * (T{1} + std::tanh(inner));
-  }
-};
-struct QuickGelu {
-  template <typename T>
-  T operator()(const Node& node, T x) const {
-    const T scaled = x * static_cast<T>(node.get_float("alpha", 1.702f));
-    return x / (T{1} + std::exp(-scaled));
-  }
-};
-
-/// x, or x + bias with a bias of one element for each of the last dimension.
-void infer_biased(InferContext& c) {
-  const TypeInfo& x = c.input(0);
-  kernel::require_type(c.node, x.dtype, kernel::kFloats, "the input");
-  c.outputs[0] = kernel::without_constant(x);
-  if (!c.has(1)) return;
-  const TypeInfo& bias = c.input(1);
-  kernel::require_same_type(c.node, x, bias);
-  kernel::require_rank(c.node, bias, 1, "the bias");
-  if (x.ranked && (x.shape.empty() ||
-                   (bias.ranked && x.shape.back() >= 0 && bias.shape[0] >= 0 && bias.shape[0] != x.shape.back())))
-    c.node.fail(ErrorCode::kInvalidModel,
-                "bias " + to_string(bias.shape) + " does not fit the last dimension of " + to_string(x.shape));
-}
-
-template <typename Function>
-kernel::Kernel biased_kernel(Function function) {
-  return [function](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Tensor x = kernel::widen(c.input(0));
-    Tensor y(x.dtype(), x.shape()), bias;
-    if (c.has(1)) bias = kernel::widen(c.input(1));
-    kernel::visit_float(x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      for (int64_t i = 0; i < x.size(); ++i) {
-        const T value = elements<T>(x)[i];
-        mutable_elements<T>(y)[i] = function(c.node, c.has(1) ? value + elements<T>(bias)[i % bias.size()] : value);
-      }
-    });
-    c.outputs[0] = kernel::narrow(y, types[0].dtype);
-  };
-}
-
 // --------------------------------------------------------------------------------------------- layer norm of a sum
 
 /// Whether `small` is `big`, or `big` without or with a unit leading dimension (the skip of a batch).
@@ -192,8 +135,7 @@ kernel::Kernel skip_kernel(bool centred) {
     const Tensor skip = kernel::widen(c.input(1)), scale = kernel::widen(c.input(2));
     Tensor shift;
     if (centred && c.has(3)) shift = kernel::widen(c.input(3));
-    kernel::visit_float(sum.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    kernel::visit_float(sum.dtype(), [&]<typename T>(kernel::Tag<T>) {
       T* out = mutable_elements<T>(sum);
       const auto add = [&](const Tensor& other) {
         kernel::binary_loop(sum.shape(), sum.shape(), other.shape(), out, elements<T>(other), out,
@@ -283,8 +225,7 @@ void evaluate_embed(EvalContext& c, const std::vector<TypeInfo>& types) {
   if (!segments.empty()) parts = kernel::widen(c.input(4));
   const Tensor scale = kernel::widen(c.input(5)), shift = kernel::widen(c.input(6));
   Tensor sum(words.dtype(), types[0].shape);
-  kernel::visit_float(words.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(words.dtype(), [&]<typename T>(kernel::Tag<T>) {
     const int64_t hidden = words.shape()[1];
     T* out = mutable_elements<T>(sum);
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -326,10 +267,6 @@ void register_fused(Registry& registry) {
   add("FusedGemm", {2, 3}, infer_fused_gemm, evaluate_fused_gemm,
       {"alpha", "beta", "transA", "transB", "activation", "activation_alpha", "activation_beta", "activation_gamma",
        "leaky_relu_alpha"});
-  add("Gelu", {1, 1}, infer_biased, biased_kernel(Gelu{}), {});
-  add("BiasGelu", {2, 2}, infer_biased, biased_kernel(Gelu{}), {});
-  add("FastGelu", {1, 2}, infer_biased, biased_kernel(FastGelu{}), {});
-  add("QuickGelu", {1, 1}, infer_biased, biased_kernel(QuickGelu{}), {"alpha"});
   add("SkipLayerNormalization", {3, 5}, infer_skip(true), skip_kernel(true), {"epsilon"}, {1, 4});
   add("SkipSimplifiedLayerNormalization", {3, 4}, infer_skip(false), skip_kernel(false), {"epsilon"}, {1, 4});
   add("EmbedLayerNormalization", {7, 9}, infer_embed, evaluate_embed, {"epsilon", "mask_index_type"}, {1, 3});

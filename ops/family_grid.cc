@@ -153,8 +153,7 @@ void evaluate_grid_sample(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor out(x.dtype(), types[0].shape);
   if (out.size() != 0 && plane == 0)
     c.node.fail(ErrorCode::kInvalidArgument, "an image without elements cannot be sampled");
-  if (out.size() != 0 && !visit_arithmetic(x.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
+  if (out.size() != 0 && !visit_arithmetic(x.dtype(), [&]<typename T>(Tag<T>) {
         using R = std::conditional_t<std::is_same_v<T, double>, double, float>;
         std::vector<R> grid;
         if constexpr (std::is_same_v<R, double>)
@@ -221,36 +220,32 @@ void evaluate_affine_grid(EvalContext& c, const std::vector<TypeInfo>& types) {
   const size_t spatial = shape.size() - 2;
   const bool align = c.node.get_int("align_corners", 0) != 0;
   Tensor out(theta.dtype(), shape);
-  if (!visit_float(theta.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const T* matrix = elements<T>(theta);
-        T* y = mutable_elements<T>(out);
-        Shape points(shape.begin(), shape.end() - 1);
-        for_each_index(points, [&](int64_t flat, const std::vector<int64_t>& index) {
-          std::array<T, 4> v{};  // (x, y[, z], 1): the last spatial dimension first
-          for (size_t d = 0; d < spatial; ++d) {
-            const T i = static_cast<T>(index[spatial - d]), length = static_cast<T>(shape[spatial - d]);
-            v[d] = align ? (length > 1 ? -1 + i * (T{2} / (length - 1)) : T{-1}) : (2 * i + 1) / length - 1;
-          }
-          v[spatial] = 1;
-          const T* m = matrix + index[0] * static_cast<int64_t>(spatial * (spatial + 1));
-          for (size_t row = 0; row < spatial; ++row) {
-            T sum = 0;
-            for (size_t k = 0; k <= spatial; ++k) sum += m[row * (spatial + 1) + k] * v[k];
-            y[static_cast<size_t>(flat) * spatial + row] = sum;
-          }
-        });
-      }))
-    unsupported_type(c.node, theta.dtype());
+  visit_float(c.node, theta.dtype(), [&]<typename T>(Tag<T>) {
+    const T* matrix = elements<T>(theta);
+    T* y = mutable_elements<T>(out);
+    Shape points(shape.begin(), shape.end() - 1);
+    for_each_index(points, [&](int64_t flat, const std::vector<int64_t>& index) {
+      std::array<T, 4> v{};  // (x, y[, z], 1): the last spatial dimension first
+      for (size_t d = 0; d < spatial; ++d) {
+        const T i = static_cast<T>(index[spatial - d]), length = static_cast<T>(shape[spatial - d]);
+        v[d] = align ? (length > 1 ? -1 + i * (T{2} / (length - 1)) : T{-1}) : (2 * i + 1) / length - 1;
+      }
+      v[spatial] = 1;
+      const T* m = matrix + index[0] * static_cast<int64_t>(spatial * (spatial + 1));
+      for (size_t row = 0; row < spatial; ++row) {
+        T sum = 0;
+        for (size_t k = 0; k <= spatial; ++k) sum += m[row * (spatial + 1) + k] * v[k];
+        y[static_cast<size_t>(flat) * spatial + row] = sum;
+      }
+    });
+  });
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 }  // namespace
 
 void register_grid(Registry& r) {
-  for (int version : {16, 20, 22})
-    add(r, "GridSample", version, kTwo, infer_grid_sample, evaluate_grid_sample,
-        {"align_corners", "mode", "padding_mode"});
+  add(r, "GridSample", 16, kTwo, infer_grid_sample, evaluate_grid_sample, {"align_corners", "mode", "padding_mode"});
   add(r, "AffineGrid", 20, kTwo, infer_affine_grid, evaluate_affine_grid, {"align_corners"});
 }
 

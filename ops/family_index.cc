@@ -46,8 +46,7 @@ void evaluate_gather(EvalContext& c, const std::vector<TypeInfo>& types) {
   std::vector<int64_t> indices = c.input(1).to_int64s();
   for (int64_t& index : indices) index = checked_index(c.node, index, dim);
   Tensor out(data.dtype(), types[0].shape);
-  visit_storage(data.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(data.dtype(), [&]<typename T>(Tag<T>) {
     const T* x = elements<T>(data);
     T* y = mutable_elements<T>(out);
     for (int64_t o = 0; o < outer; ++o)
@@ -105,8 +104,7 @@ void evaluate_gather_elements(EvalContext& c, const std::vector<TypeInfo>& types
   const Tensor& data = c.input(0);
   Tensor out(data.dtype(), types[0].shape);
   const size_t axis = axis_of(c.node, data.rank());
-  visit_storage(data.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(data.dtype(), [&]<typename T>(Tag<T>) {
     const T* x = elements<T>(data);
     T* y = mutable_elements<T>(out);
     for_each_element_index(c.node, data.shape(), c.input(1), axis, [&](int64_t at, int64_t flat) { y[flat] = x[at]; });
@@ -144,8 +142,7 @@ template <typename Walk>
 Tensor scatter(const Node& node, const Tensor& data, const Tensor& updates, Combine how, Walk walk) {
   if (how == Combine::kNone) {
     Tensor out = data;
-    visit_storage(data.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit_storage(data.dtype(), [&]<typename T>(Tag<T>) {
       T* y = mutable_elements<T>(out);
       const T* u = elements<T>(updates);
       walk([&](int64_t at, int64_t from, int64_t count) { std::copy(u + from, u + from + count, y + at); });
@@ -156,15 +153,13 @@ Tensor scatter(const Node& node, const Tensor& data, const Tensor& updates, Comb
   Tensor out = boolean ? data.bitcast(DType::kUint8) : widen(data);
   const Tensor wide = boolean ? updates.bitcast(DType::kUint8) : widen(updates);
   if (boolean) how = how == Combine::kAdd ? Combine::kMax : how == Combine::kMul ? Combine::kMin : how;
-  if (!visit_arithmetic(out.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        T* y = mutable_elements<T>(out);
-        const T* u = elements<T>(wide);
-        walk([&](int64_t at, int64_t from, int64_t count) {
-          for (int64_t i = 0; i < count; ++i) y[at + i] = combine(how, y[at + i], u[from + i]);
-        });
-      }))
-    unsupported_type(node, data.dtype());
+  visit_arithmetic(node, out.dtype(), [&]<typename T>(Tag<T>) {
+    T* y = mutable_elements<T>(out);
+    const T* u = elements<T>(wide);
+    walk([&](int64_t at, int64_t from, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) y[at + i] = combine(how, y[at + i], u[from + i]);
+    });
+  });
   return boolean ? out.bitcast(DType::kBool) : narrow(std::move(out), data.dtype());
 }
 
@@ -236,8 +231,7 @@ void evaluate_gather_nd(EvalContext& c, const std::vector<TypeInfo>& types) {
   const size_t batch = static_cast<size_t>(c.node.get_int("batch_dims", 0));
   const int64_t inner = product(data.shape(), batch + static_cast<size_t>(indices.shape().back()), data.shape().size());
   Tensor out(data.dtype(), types[0].shape);
-  visit_storage(data.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(data.dtype(), [&]<typename T>(Tag<T>) {
     const T* x = elements<T>(data);
     T* y = mutable_elements<T>(out);
     for_each_tuple(c.node, data.shape(), indices, batch,
@@ -313,7 +307,7 @@ void infer_tensor_scatter(InferContext& c) {
 void evaluate_tensor_scatter(EvalContext& c, const std::vector<TypeInfo>&) {
   const Tensor &cache = c.input(0), &update = c.input(1);
   const Shape& shape = cache.shape();
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -2), cache.rank()));
+  const size_t axis = axis_attribute(c.node, -2, cache.shape());
   const bool circular = c.node.get_string("mode", "linear") == "circular";
   const int64_t outer = product(shape, 0, axis), length = shape[axis], inner = product(shape, axis + 1, shape.size());
   const int64_t steps = update.shape()[axis], per_batch = product(shape, 1, axis);
@@ -335,22 +329,15 @@ void evaluate_tensor_scatter(EvalContext& c, const std::vector<TypeInfo>&) {
 }  // namespace
 
 void register_index(Registry& r) {
-  for (int version : {1, 11, 13}) add(r, "Gather", version, kTwo, infer_gather, evaluate_gather, {"axis"});
-  for (int version : {11, 13})
-    add(r, "GatherElements", version, kTwo, infer_gather_elements, evaluate_gather_elements, {"axis"});
+  add(r, "Gather", 1, kTwo, infer_gather, evaluate_gather, {"axis"});
+  add(r, "GatherElements", 11, kTwo, infer_gather_elements, evaluate_gather_elements, {"axis"});
   add(r, "GatherND", 11, kTwo, infer_gather_nd, evaluate_gather_nd);
-  for (int version : {12, 13}) add(r, "GatherND", version, kTwo, infer_gather_nd, evaluate_gather_nd, {"batch_dims"});
-  for (int version : {9, 11})
-    add(r, "Scatter", version, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis"});
-  for (int version : {11, 13}) {
-    add(r, "ScatterElements", version, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis"});
-    add(r, "ScatterND", version, {3, 3}, infer_scatter_nd, evaluate_scatter_nd);
-  }
-  for (int version : {16, 18}) {
-    add(r, "ScatterElements", version, {3, 3}, infer_scatter_elements, evaluate_scatter_elements,
-        {"axis", "reduction"});
-    add(r, "ScatterND", version, {3, 3}, infer_scatter_nd, evaluate_scatter_nd, {"reduction"});
-  }
+  add(r, "GatherND", 12, kTwo, infer_gather_nd, evaluate_gather_nd, {"batch_dims"});
+  add(r, "Scatter", 9, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis"});
+  add(r, "ScatterElements", 11, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis"});
+  add(r, "ScatterND", 11, {3, 3}, infer_scatter_nd, evaluate_scatter_nd);
+  add(r, "ScatterElements", 16, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis", "reduction"});
+  add(r, "ScatterND", 16, {3, 3}, infer_scatter_nd, evaluate_scatter_nd, {"reduction"});
   add(r, "TensorScatter", 24, {2, 3}, infer_tensor_scatter, evaluate_tensor_scatter, {"axis", "mode"});
 }
 

@@ -191,34 +191,13 @@ void evaluate_quantize(EvalContext& context) {
 }  // namespace
 
 void register_litert(Registry& registry) {
-  registry.add({.domain = "litert",
-                .name = "Lookup",
-                .since_version = 1,
-                .min_inputs = 1,
-                .max_inputs = 1,
-                .infer = infer_lookup,
-                .evaluate = evaluate_lookup,
-                .attributes = {"table"}});
-  registry.add({.domain = "litert",
-                .name = "Quantize",
-                .since_version = 1,
-                .min_inputs = 1,
-                .max_inputs = 1,
-                .infer = infer_quantize,
-                .evaluate = evaluate_quantize,
-                .work_bytes = 4,
-                .attributes = {"scale", "zero_point", "to"}});
+  kernel::add_operator(registry, "litert", "Lookup", 1, {1, 1}, infer_lookup, evaluate_lookup, {"table"}, 1);
+  kernel::add_operator(registry, "litert", "Quantize", 1, {1, 1}, infer_quantize, evaluate_quantize,
+                       {"scale", "zero_point", "to"});
   for (const char* name : {"Add", "Sub", "Mul", "PRelu"})
-    registry.add({.domain = "litert",
-                  .name = name,
-                  .since_version = 1,
-                  .min_inputs = 2,
-                  .max_inputs = 2,
-                  .infer = infer_binary,
-                  .evaluate = evaluate_binary,
-                  .work_bytes = 4,
-                  .attributes = {"kernel", "low", "high", "a_scale", "a_zero_point", "b_scale", "b_zero_point",
-                                 "y_scale", "y_zero_point"}});
+    kernel::add_operator(
+        registry, "litert", name, 1, {2, 2}, infer_binary, evaluate_binary,
+        {"kernel", "low", "high", "a_scale", "a_zero_point", "b_scale", "b_zero_point", "y_scale", "y_zero_point"});
 }
 
 }  // namespace tessera::ops

@@ -122,26 +122,10 @@ void evaluate_scale(EvalContext& context) {
 }  // namespace
 
 void register_litert_dynamic(Registry& registry) {
-  registry.add({.domain = "litert",
-                .name = "DynamicQuantize",
-                .since_version = 1,
-                .min_inputs = 1,
-                .max_inputs = 1,
-                .min_outputs = 1,
-                .max_outputs = 3,
-                .infer = infer_quantize,
-                .evaluate = evaluate_quantize,
-                .work_bytes = 4,
-                .attributes = {"axis", "symmetric"}});
-  registry.add({.domain = "litert",
-                .name = "DynamicScale",
-                .since_version = 1,
-                .min_inputs = 2,
-                .max_inputs = 4,
-                .infer = infer_scale,
-                .evaluate = evaluate_scale,
-                .work_bytes = 8,
-                .attributes = {"channel_axis", "symmetric", "w_scales", "w_sums"}});
+  kernel::add_operator(registry, "litert", "DynamicQuantize", 1, {1, 1}, infer_quantize, evaluate_quantize,
+                       {"axis", "symmetric"}, 4, {1, 3});
+  kernel::add_operator(registry, "litert", "DynamicScale", 1, {2, 4}, infer_scale, evaluate_scale,
+                       {"channel_axis", "symmetric", "w_scales", "w_sums"}, 8);
 }
 
 }  // namespace tessera::ops

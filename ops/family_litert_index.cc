@@ -77,8 +77,7 @@ void evaluate_update_slice(EvalContext& c, const std::vector<TypeInfo>&) {
     first += start[d] * strides[d];
   }
   if (update.size() != 0) {
-    visit_storage(out.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit_storage(out.dtype(), [&]<typename T>(Tag<T>) {
       T* to = mutable_elements<T>(out) + first;
       strided_copy<T>(update.shape(), elements<T>(update), row_strides(update.shape()), to, strides);
     });
@@ -161,11 +160,9 @@ void evaluate_reduce_window(EvalContext& c, const std::vector<TypeInfo>& types) 
   Tensor out(x.dtype(), types[0].shape);
   if (x.dtype() == DType::kBool)
     reduce_windows<uint8_t>(c, x, elements<uint8_t>(start)[0], out);
-  else if (!visit_arithmetic(x.dtype(), [&](auto tag) {
-             using T = typename decltype(tag)::type;
-             reduce_windows<T>(c, x, elements<T>(start)[0], out);
-           }))
-    unsupported_type(c.node, x.dtype());
+  else
+    visit_arithmetic(c.node, x.dtype(),
+                     [&]<typename T>(Tag<T>) { reduce_windows<T>(c, x, elements<T>(start)[0], out); });
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -174,8 +171,7 @@ void evaluate_reduce_window(EvalContext& c, const std::vector<TypeInfo>& types) 
 void evaluate_atan2(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor a = widen(c.input(0)), b = widen(c.input(1));
   Tensor out(a.dtype(), types[0].shape);
-  visit_float(a.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_float(a.dtype(), [&]<typename T>(Tag<T>) {
     binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<T>(b), mutable_elements<T>(out),
                 [](T y, T x) -> T { return std::atan2(y, x); });
   });

@@ -314,15 +314,8 @@ void evaluate_softmax(EvalContext& context) {
 
 void register_litert_pool(Registry& registry) {
   const auto add = [&](const char* name, InferFunction infer, EvalFunction evaluate, std::set<std::string> attributes) {
-    registry.add({.domain = "litert",
-                  .name = name,
-                  .since_version = 1,
-                  .min_inputs = 1,
-                  .max_inputs = 1,
-                  .infer = std::move(infer),
-                  .evaluate = std::move(evaluate),
-                  .work_bytes = 4,
-                  .attributes = std::move(attributes)});
+    kernel::add_operator(registry, "litert", name, 1, {1, 1}, std::move(infer), std::move(evaluate),
+                         std::move(attributes));
   };
   add("AveragePool", infer_average_pool, evaluate_average_pool, {"kernel_shape", "strides", "auto_pad", "low", "high"});
   add("Mean", infer_mean, evaluate_mean,

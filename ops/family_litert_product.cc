@@ -144,25 +144,10 @@ void evaluate_transposed(EvalContext& context) {
 }  // namespace
 
 void register_litert_product(Registry& registry) {
-  registry.add({.domain = "litert",
-                .name = "ConvTransposeInteger",
-                .since_version = 1,
-                .min_inputs = 2,
-                .max_inputs = 2,
-                .infer = infer_transposed,
-                .evaluate = evaluate_transposed,
-                .work_bytes = 16,
-                .attributes = {"output_padding", "pads", "strides", "w_zero_point", "x_zero_point"}});
-  registry.add(
-      {.domain = "litert",
-       .name = "Requantise",
-       .since_version = 1,
-       .min_inputs = 1,
-       .max_inputs = 2,
-       .infer = infer_requantise,
-       .evaluate = evaluate_requantise,
-       .work_bytes = 8,
-       .attributes = {"axis", "high", "kernel", "low", "to", "w_scales", "x_scale", "y_scale", "y_zero_point"}});
+  kernel::add_operator(registry, "litert", "ConvTransposeInteger", 1, {2, 2}, infer_transposed, evaluate_transposed,
+                       {"output_padding", "pads", "strides", "w_zero_point", "x_zero_point"}, 16);
+  kernel::add_operator(registry, "litert", "Requantise", 1, {1, 2}, infer_requantise, evaluate_requantise,
+                       {"axis", "high", "kernel", "low", "to", "w_scales", "x_scale", "y_scale", "y_zero_point"}, 8);
 }
 
 }  // namespace tessera::ops

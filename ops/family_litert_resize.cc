@@ -112,15 +112,8 @@ void evaluate_resize(EvalContext& context) {
 }  // namespace
 
 void register_litert_resize(Registry& registry) {
-  registry.add({.domain = "litert",
-                .name = "ResizeBilinear",
-                .since_version = 1,
-                .min_inputs = 1,
-                .max_inputs = 1,
-                .infer = infer_resize,
-                .evaluate = evaluate_resize,
-                .work_bytes = 4,
-                .attributes = {"size", "kernel", "align_corners", "half_pixel_centers"}});
+  kernel::add_operator(registry, "litert", "ResizeBilinear", 1, {1, 1}, infer_resize, evaluate_resize,
+                       {"size", "kernel", "align_corners", "half_pixel_centers"});
 }
 
 }  // namespace tessera::ops

@@ -35,8 +35,7 @@ void for_each_row(EvalContext& c, F f) {
   const Tensor& x = c.input(0);
   Tensor out(x.dtype(), x.shape());
   const int64_t depth = x.shape().back();
-  const auto walk = [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  const auto walk = [&]<typename T>(Tag<T>) {
     for (int64_t at = 0; at < x.size(); at += depth) f(elements<T>(x) + at, mutable_elements<T>(out) + at, depth);
   };
   x.dtype() == DType::kInt8 ? walk(Tag<int8_t>{}) : walk(Tag<uint8_t>{});
@@ -91,8 +90,7 @@ void evaluate_squared_difference(EvalContext& c, const std::vector<TypeInfo>& ty
                    of_y = fixed_point(twice * twice / ((1 << (2 * kLeft)) * scale("y_scale")));
   const int32_t a_zero = zero("a_zero_point"), b_zero = zero("b_zero_point"), y_zero = zero("y_zero_point");
   Tensor out(types[0].dtype, types[0].shape);
-  const auto compute = [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  const auto compute = [&]<typename T>(Tag<T>) {
     binary_loop(out.shape(), c.input(0).shape(), c.input(1).shape(), elements<T>(c.input(0)), elements<T>(c.input(1)),
                 mutable_elements<T>(out), [&](T a, T b) -> T {
                   const int32_t difference =

@@ -40,7 +40,7 @@ void evaluate_requantise(EvalContext& c) {
   const std::vector<int64_t> bias = c.has(2) ? c.input(2).to_int64s() : std::vector<int64_t>{0};
   int64_t channels = 1, inner = 1;
   if (scale.size() > 1 || bias.size() > 1) {
-    const auto axis = static_cast<size_t>(normalise_axis(node, node.get_int("axis", -1), x.rank()));
+    const auto axis = axis_attribute(node, -1, x.shape());
     channels = x.shape()[axis];
     for (size_t a = axis + 1; a < x.shape().size(); ++a) inner *= x.shape()[a];
   }
@@ -170,23 +170,17 @@ void evaluate_axis_sum(EvalContext& c) {
 }  // namespace
 
 void register_loops(Registry& registry) {
-  const auto add = [&](const char* name, int operands, InferFunction infer, EvalFunction evaluate,
+  const auto add = [&](const char* name, kernel::Arity operands, InferFunction infer, EvalFunction evaluate,
                        std::set<std::string> attributes) {
-    OperatorDef def;
-    def.domain = "ai.tessera";
-    def.name = name;
-    def.min_inputs = std::min(operands, 2), def.max_inputs = operands;
-    def.infer = std::move(infer);
-    def.evaluate = std::move(evaluate);
-    def.work_bytes = 4;
-    def.attributes = std::move(attributes);
-    registry.add(std::move(def));
+    kernel::add_operator(registry, "ai.tessera", name, 1, operands, std::move(infer), std::move(evaluate),
+                         std::move(attributes));
   };
-  add("Requantise", 3, infer_requantise, evaluate_requantise, {"axis", "zero", "low", "high", "unsigned"});
-  add("Pairs", 2, infer_pairs, evaluate_pairs, {"table", "kind", "rx", "ry", "f", "zx", "zy", "low", "high", "zero"});
-  add("WindowSum", 1, infer_window_sum, evaluate_window_sum,
+  add("Requantise", {2, 3}, infer_requantise, evaluate_requantise, {"axis", "zero", "low", "high", "unsigned"});
+  add("Pairs", kernel::kTwo, infer_pairs, evaluate_pairs,
+      {"table", "kind", "rx", "ry", "f", "zx", "zy", "low", "high", "zero"});
+  add("WindowSum", kernel::kOne, infer_window_sum, evaluate_window_sum,
       {"kernel_shape", "strides", "dilations", "pads", "pad_value"});
-  add("AxisSum", 1, infer_axis_sum, evaluate_axis_sum, {"axes"});
+  add("AxisSum", kernel::kOne, infer_axis_sum, evaluate_axis_sum, {"axes"});
 }
 
 }  // namespace tessera::ops

@@ -80,8 +80,7 @@ Kernel evaluate_loss(bool softmax) {
     const int64_t ignored = c.node.get_int("ignore_index", 0);
     if (softmax && scores.size() > 0) {
       Tensor logs(scores.dtype(), shape);
-      visit_float(scores.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
+      visit_float(scores.dtype(), [&]<typename T>(Tag<T>) {
         log_softmax(elements<T>(scores), mutable_elements<T>(logs), items, classes, inner);
       });
       scores = std::move(logs);
@@ -90,8 +89,7 @@ Kernel evaluate_loss(bool softmax) {
     losses_shape.erase(losses_shape.begin() + 1);
     Tensor losses(scores.dtype(), losses_shape), total(scores.dtype(), {});
     const Tensor weights = c.has(2) ? widen(c.input(2)) : Tensor();
-    visit_float(scores.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit_float(scores.dtype(), [&]<typename T>(Tag<T>) {
       T sum = 0, weight_sum = 0;
       for (int64_t n = 0; n < items; ++n)
         for (int64_t i = 0; i < inner; ++i) {
@@ -116,12 +114,8 @@ Kernel evaluate_loss(bool softmax) {
 }  // namespace
 
 void register_loss(Registry& r) {
-  for (int version : {12, 13, 22})
-    add(r, "NegativeLogLikelihoodLoss", version, {2, 3}, infer_loss, evaluate_loss(false),
-        {"ignore_index", "reduction"});
-  for (int version : {12, 13})
-    add(r, "SoftmaxCrossEntropyLoss", version, {2, 3}, infer_loss, evaluate_loss(true), {"ignore_index", "reduction"},
-        {1, 2});
+  add(r, "NegativeLogLikelihoodLoss", 12, {2, 3}, infer_loss, evaluate_loss(false), {"ignore_index", "reduction"});
+  add(r, "SoftmaxCrossEntropyLoss", 12, {2, 3}, infer_loss, evaluate_loss(true), {"ignore_index", "reduction"}, {1, 2});
 }
 
 }  // namespace tessera::ops

@@ -134,8 +134,7 @@ void evaluate_fused_matmul(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor y = matrix_product(c.node, operands[0], operands[1]);
   const float alpha = c.node.get_float("alpha", 1.0f);
   if (alpha != 1.0f)
-    kernel::visit_float(y.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    kernel::visit_float(y.dtype(), [&]<typename T>(kernel::Tag<T>) {
       for (T& value : y.as_mutable<T>()) value *= static_cast<T>(alpha);
     });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);

@@ -146,8 +146,7 @@ void evaluate_tree_classifier(EvalContext& c, const std::vector<TypeInfo>&) {
     c.node.fail(ErrorCode::kInvalidModel,
                 std::to_string(base.size()) + " base values for " + std::to_string(classes) + " classes");
   const OneClass kind = one_class_of(forest);
-  with_scores(c, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  with_scores(c, [&]<typename T>(kernel::Tag<T>) {
     classify<T>(c, labels, classes, [&](const T* x, int64_t width, std::vector<T>& scores) -> int64_t {
       std::vector<std::optional<T>> given = forest.scores<T>(c.node, x, width);
       if (classes == 2) return two_classes(kind, transform, base, std::move(given), scores);
@@ -175,8 +174,7 @@ void regress(EvalContext& c, const Forest& forest, PostTransform transform, cons
   if (!base.empty() && static_cast<int64_t>(base.size()) != forest.targets)
     c.node.fail(ErrorCode::kInvalidModel,
                 std::to_string(base.size()) + " base values for " + std::to_string(forest.targets) + " targets");
-  with_scores(c, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  with_scores(c, [&]<typename T>(kernel::Tag<T>) {
     const Rows<T> x(c.input(0));
     std::vector<double> out;
     for (int64_t i = 0; i < x.count; ++i) {

@@ -47,8 +47,7 @@ Tensor converted(const Tensor& x, DType dtype) {
   if (x.dtype() == DType::kFloat && dtype != DType::kDouble) return kernel::narrow(x, dtype);
   Tensor result(dtype == DType::kDouble ? DType::kDouble : DType::kFloat, x.shape());
   const std::vector<double> values = x.to_doubles();
-  kernel::visit_float(result.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(result.dtype(), [&]<typename T>(kernel::Tag<T>) {
     std::transform(values.begin(), values.end(), mutable_elements<T>(result),
                    [](double value) { return static_cast<T>(value); });
   });
@@ -140,8 +139,7 @@ void evaluate_batch_norm(EvalContext& c, const std::vector<TypeInfo>& types) {
   for (size_t i = 1; i < 5; ++i) parameters.push_back(converted(c.input(i), x.dtype()));
   for (int i = 0; i < 4; ++i) statistics.emplace_back(x.dtype(), parameters[0].shape());
   Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(),
-                      [&](auto tag) { batch_norm<typename decltype(tag)::type>(c, x, parameters, y, statistics); });
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) { batch_norm<T>(c, x, parameters, y, statistics); });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
   for (size_t i = 1; i < c.outputs.size(); ++i) c.outputs[i] = converted(statistics[i - 1], types[i].dtype);
 }
@@ -180,8 +178,7 @@ Tensor group_normalize(const Tensor& x, int64_t groups, float epsilon, const Ten
   if (x.size() == 0) return y;
   const int64_t channels = x.shape()[1], per_group = channels / groups;
   const int64_t plane = kernel::product(x.shape(), 2, x.shape().size());
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     T* out = mutable_elements<T>(y);
     for (int64_t run = 0; run < x.shape()[0] * groups; ++run) {
       const std::span<const T> values(elements<T>(x) + run * per_group * plane, static_cast<size_t>(per_group * plane));
@@ -251,7 +248,7 @@ void infer_layer_norm(InferContext& c) {
   TypeInfo statistics = c.outputs[0];
   statistics.dtype = stash_type(c.node, x.dtype);
   if (x.ranked) {
-    const int64_t axis = normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(x.shape.size()));
+    const int64_t axis = static_cast<int64_t>(axis_attribute(c.node, -1, x.shape));
     std::fill(statistics.shape.begin() + axis, statistics.shape.end(), 1);
   }
   for (size_t i = 1; i < 3; ++i) {
@@ -282,8 +279,7 @@ void evaluate_lrn(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor y(x.dtype(), x.shape());
   const int64_t size = c.node.get_int("size", 1), channels = x.shape()[1];
   const int64_t plane = kernel::product(x.shape(), 2, x.shape().size());
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     const T factor = static_cast<T>(c.node.get_float("alpha", 1e-4f)) / static_cast<T>(size);
     const T beta = static_cast<T>(c.node.get_float("beta", 0.75f)),
             bias = static_cast<T>(c.node.get_float("bias", 1.0f));
@@ -309,8 +305,7 @@ void evaluate_lrn(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void infer_lp_norm(InferContext& c) {
   like_first(c);
-  if (c.input(0).ranked)
-    normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(c.input(0).shape.size()));
+  if (c.input(0).ranked) axis_attribute(c.node, -1, c.input(0).shape);
   const int64_t p = c.node.get_int("p", 2);
   if (p != 1 && p != 2) c.node.fail(ErrorCode::kInvalidModel, "p must be 1 or 2, not " + std::to_string(p));
 }
@@ -318,11 +313,10 @@ void infer_lp_norm(InferContext& c) {
 void evaluate_lp_norm(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor x = kernel::widen(c.input(0));
   Tensor y(x.dtype(), x.shape());
-  const auto axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), x.rank()));
+  const auto axis = axis_attribute(c.node, -1, x.shape());
   const int64_t p = c.node.get_int("p", 2), width = x.shape()[axis];
   const int64_t inner = kernel::product(x.shape(), axis + 1, x.shape().size());
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     for (int64_t run = 0; run < (width == 0 ? 0 : x.size() / width); ++run) {
       const int64_t at = run / inner * width * inner + run % inner;
       const T* in = elements<T>(x) + at;
@@ -362,8 +356,7 @@ void evaluate_mean_variance(EvalContext& c, const std::vector<TypeInfo>& types) 
   const Tensor arranged = permuted(x, order);
   Tensor y(x.dtype(), arranged.shape());
   const int64_t width = kernel::product(arranged.shape(), static_cast<size_t>(kept), arranged.shape().size());
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     for (int64_t at = 0; at < x.size(); at += width) {
       const std::span<const T> values(elements<T>(arranged) + at, static_cast<size_t>(width));
       const Moments<T> m = moments(values);
@@ -410,8 +403,7 @@ void evaluate_dropout(EvalContext& c, const std::vector<TypeInfo>& types) {
     Tensor y(wide.dtype(), x.shape());
     // A generator of its own: the same seed gives the same mask.
     std::mt19937_64 random(static_cast<uint64_t>(c.node.get_int("seed", 0)));
-    kernel::visit_float(wide.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    kernel::visit_float(wide.dtype(), [&]<typename T>(kernel::Tag<T>) {
       const T scale = static_cast<T>(1.0 / (1.0 - ratio));
       for (int64_t i = 0; i < x.size(); ++i) {
         if (static_cast<double>(random() >> 11) * 0x1p-53 < ratio) continue;
@@ -449,23 +441,9 @@ void register_norm(Registry& registry) {
   kernel::add(registry, "MeanVarianceNormalization", 9, kernel::kOne, infer_mean_variance, evaluate_mean_variance,
               {"axes"});
   kernel::add(registry, "Dropout", 7, kernel::kOne, infer_dropout, evaluate_dropout, {"ratio"}, {1, 2});
-  OperatorDef dropout;
-  dropout.name = "Dropout";
-  dropout.since_version = 12;
-  dropout.min_inputs = 1;
-  dropout.max_inputs = 3;
-  dropout.max_outputs = 2;
-  dropout.deterministic = false;  // in training mode
-  dropout.attributes = {"seed"};
-  dropout.infer = infer_dropout;
-  dropout.evaluate = [](EvalContext& c) {
-    std::vector<TypeInfo> in, out(c.outputs.size());
-    for (const Value& value : c.inputs) in.push_back(kernel::type_of(value));
-    InferContext checks{c.node, in, out};
-    infer_dropout(checks);
-    evaluate_dropout(c, out);
-  };
-  registry.add(std::move(dropout));
+  kernel::add_checked(registry, "Dropout", 12, {1, 3}, infer_dropout,
+                      kernel::evaluation(infer_dropout, evaluate_dropout), {"seed"}, {1, 2}, "", {},
+                      /*deterministic=*/false);  // in training mode
 }
 
 }  // namespace tessera::ops

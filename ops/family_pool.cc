@@ -128,9 +128,8 @@ void evaluate_max_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
   Tensor y(x.dtype(), types[0].shape), indices;
   if (c.outputs.size() > 1) indices = Tensor(DType::kInt64, types[0].shape);
-  kernel::visit_arithmetic(x.dtype(), [&](auto tag) {
-    max_pool<typename decltype(tag)::type>(window, x, c.node.get_int("storage_order", 0) != 0, y,
-                                           c.outputs.size() > 1 ? &indices : nullptr);
+  kernel::visit_arithmetic(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
+    max_pool<T>(window, x, c.node.get_int("storage_order", 0) != 0, y, c.outputs.size() > 1 ? &indices : nullptr);
   });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
   if (c.outputs.size() > 1) c.outputs[1] = indices;
@@ -202,8 +201,7 @@ void evaluate_average_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const bool padding = c.node.get_int("count_include_pad", 0) != 0;
   const std::vector<int64_t> counts = tap_counts(window, padding);
   Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     sum_pool<T>(
         window, x, y, [](T value) { return value; },
         [&](T sum, int64_t position) {
@@ -225,8 +223,7 @@ void evaluate_lp_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
   const int64_t p = norm_order(c.node);
   Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     sum_pool<T>(window, x, y, [p](T value) { return power(value, p); }, [p](T sum, int64_t) { return root(sum, p); });
   });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
@@ -249,8 +246,7 @@ kernel::Kernel global_kernel(Reduce reduce) {
     const Tensor x = kernel::widen(c.input(0));
     Tensor y(x.dtype(), types[0].shape);
     const int64_t plane = kernel::product(x.shape(), 2, x.shape().size());
-    kernel::visit_float(x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
       for (int64_t i = 0; i < y.size(); ++i)
         mutable_elements<T>(y)[i] =
             reduce(c.node, std::span<const T>(elements<T>(x) + i * plane, static_cast<size_t>(plane)));
@@ -319,8 +315,7 @@ void evaluate_max_unpool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor& x = c.input(0);
   const auto indices = c.input(1).as<int64_t>();
   Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_storage(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_storage(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     const T* in = elements<T>(x);
     T* out = mutable_elements<T>(y);
     for (size_t i = 0; i < indices.size(); ++i) {
@@ -359,8 +354,7 @@ void evaluate_max_roi_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const int64_t channels = x.shape()[1], height = x.shape()[2], width = x.shape()[3];
   const Shape& shape = types[0].shape;
   Tensor y(x.dtype(), shape);
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     T* out = mutable_elements<T>(y);
     for (int64_t r = 0; r < shape[0]; ++r) {
       const T* region = elements<T>(regions) + r * 5;

@@ -102,8 +102,7 @@ template <typename Function>
 Tensor map_on_grid(const Tensor& given, const Tensor& scale, const Tensor& zero, Function f) {
   const Tensor x = kernel::widen(given);
   Tensor y(x.dtype(), x.shape());
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     const auto numbers = [](const Tensor& t) {
       const std::vector<double> values = t.to_doubles();
       return std::vector<T>(values.begin(), values.end());

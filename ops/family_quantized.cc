@@ -189,18 +189,9 @@ void evaluate_dequantize(EvalContext& context) {
       values[i] = dequantize(in[i], scales[p], zeros[p]);
     }
   }
-  Tensor y(dtype, x.shape());
-  if (dtype == DType::kFloat) {
-    auto out = y.as_mutable<float>();
-    for (size_t i = 0; i < out.size(); ++i) out[i] = values[i];
-  } else if (dtype == DType::kFloat16 || dtype == DType::kBfloat16) {
-    auto out = y.as_mutable<uint16_t>();
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = dtype == DType::kFloat16 ? float_to_half(values[i]) : float_to_bfloat16(values[i]);
-  } else {
+  if (dtype != DType::kFloat && dtype != DType::kFloat16 && dtype != DType::kBfloat16)
     node.fail(ErrorCode::kInvalidModel, "cannot dequantise to " + std::string(to_string(dtype)));
-  }
-  context.outputs[0] = std::move(y);
+  context.outputs[0] = kernel::narrow(Tensor::of(DType::kFloat, x.shape(), values), dtype);
 }
 
 void infer_dynamic(InferContext& context) {
@@ -212,7 +203,6 @@ void infer_dynamic(InferContext& context) {
 
 void evaluate_dynamic(EvalContext& context) {
   const Tensor& x = context.input(0);
-  if (x.dtype() != DType::kFloat) context.node.fail(ErrorCode::kInvalidModel, "x must be float32");
   const DynamicParameters parameters = dynamic_parameters(x.as<float>());
   Tensor y(DType::kUint8, x.shape());
   auto in = x.as<float>();
@@ -235,37 +225,15 @@ void register_quantized(Registry& registry) {
       {21, {"axis", "saturate", "block_size", "output_dtype"}},
       {23, {"axis", "saturate", "block_size", "output_dtype", "precision"}}};
   auto add = [&registry](const std::string& domain, int version, const std::set<std::string>& attributes) {
-    registry.add({.domain = domain,
-                  .name = "QuantizeLinear",
-                  .since_version = version,
-                  .min_inputs = 2,
-                  .max_inputs = 3,
-                  .infer = infer_quantize,
-                  .evaluate = evaluate_quantize,
-                  .work_bytes = 4,
-                  .attributes = attributes});
-    registry.add({.domain = domain,
-                  .name = "DequantizeLinear",
-                  .since_version = version,
-                  .min_inputs = 2,
-                  .max_inputs = 3,
-                  .infer = infer_dequantize,
-                  .evaluate = evaluate_dequantize,
-                  .work_bytes = 4,
-                  .attributes = attributes});
+    kernel::add_operator(registry, domain, "QuantizeLinear", version, {2, 3}, infer_quantize, evaluate_quantize,
+                         attributes);
+    kernel::add_operator(registry, domain, "DequantizeLinear", version, {2, 3}, infer_dequantize, evaluate_dequantize,
+                         attributes);
   };
   for (const auto& [version, attributes] : versions) add("", version, attributes);
   add("com.microsoft", 1, {"axis", "saturate", "block_size"});
-  registry.add({.domain = "",
-                .name = "DynamicQuantizeLinear",
-                .since_version = 11,
-                .min_inputs = 1,
-                .max_inputs = 1,
-                .min_outputs = 1,
-                .max_outputs = 3,
-                .infer = infer_dynamic,
-                .evaluate = evaluate_dynamic,
-                .work_bytes = 4});
+  kernel::add_operator(registry, "", "DynamicQuantizeLinear", 11, {1, 1}, infer_dynamic, evaluate_dynamic, {}, 4,
+                       {1, 3});
 }
 
 }  // namespace tessera::ops

@@ -16,21 +16,8 @@ namespace {
 
 using namespace quantized;
 
-const std::vector<DType> kBytes = {DType::kUint8, DType::kInt8};
-
 // Sums wrap, so they are computed unsigned.
 uint32_t wrap(int32_t value) { return static_cast<uint32_t>(value); }
-
-void check_bytes(const Node& node, const Tensor& tensor, const char* what) {
-  if (!is_8bit(tensor.dtype()))
-    node.fail(ErrorCode::kInvalidModel,
-              std::string(what) + " must be uint8 or int8, not " + std::string(to_string(tensor.dtype())));
-}
-
-std::vector<DType> same_as(const InferContext& context, size_t i) {
-  const DType dtype = context.has(i) ? context.input(i).dtype : DType::kUndefined;
-  return dtype == DType::kUndefined ? kBytes : std::vector<DType>{dtype};
-}
 
 /// Throws unless input i is absent, one element, or `count` elements in a vector.
 void expect_channels(const InferContext& context, size_t i, int64_t count, const char* what) {
@@ -71,12 +58,11 @@ void infer_conv(InferContext& context) {
   const Node& node = context.node;
   expect_dtype(context, 0, kBytes, "x");
   expect_dtype(context, 3, kBytes, "w");
-  for (size_t i : {1u, 4u, 6u}) expect_dtype(context, i, {DType::kFloat}, "a scale");
-  expect_dtype(context, 2, same_as(context, 0), "x_zero_point");
-  expect_dtype(context, 5, same_as(context, 3), "w_zero_point");
-  expect_dtype(context, 7, kBytes, "y_zero_point");
+  expect_parameters(context, 1, bytes_as(context, 0));
+  expect_dtype(context, 4, {DType::kFloat}, "w_scale");
+  expect_dtype(context, 5, bytes_as(context, 3), "w_zero_point");
+  expect_parameters(context, 6, kBytes);
   expect_dtype(context, 8, {DType::kInt32}, "B");
-  for (size_t i : {1u, 2u, 6u, 7u}) expect_scalar(context, i, "a scale or zero point");
   const TypeInfo& x = context.input(0);
   const TypeInfo& w = context.input(3);
   const DType dtype = context.input(7).dtype;
@@ -147,30 +133,15 @@ void add_tap(const ConvGeometry& g, const int32_t* plane, int64_t tap, int32_t w
   }
 }
 
-/// The bias by channel; 0 where there is none.
-std::vector<int32_t> conv_bias(EvalContext& context, int64_t filters) {
-  if (!context.has(8)) return std::vector<int32_t>(static_cast<size_t>(filters), 0);
-  if (context.input(8).dtype() != DType::kInt32 || context.input(8).size() != filters)
-    context.node.fail(ErrorCode::kInvalidModel, "B must hold one int32 for each output channel");
-  return to_int32s(context.input(8));
-}
-
 void evaluate_conv(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
   const Tensor& w = context.input(3);
-  check_bytes(node, x, "x");
-  check_bytes(node, w, "w");
-  const DType dtype = context.input(7).dtype();
-  if (!is_8bit(dtype)) node.fail(ErrorCode::kInvalidModel, "y_zero_point must be uint8 or int8");
-  const Range range = range_of(dtype);
-  if (x.rank() != w.rank() || x.rank() < 3)
-    node.fail(ErrorCode::kInvalidModel, "x and w must have the same rank, at least three");
   if (x.rank() > 5) node.fail(ErrorCode::kUnsupported, "more than three spatial axes");
   const int64_t group = node.get_int("group", 1);
   const int64_t channels = x.shape()[1], filters = w.shape()[0], depth = w.shape()[1];
-  if (group < 1 || filters % group != 0 || depth * group != channels)
-    node.fail(ErrorCode::kInvalidModel, "channels, filters and groups do not match");
+  const DType dtype = context.input(7).dtype();
+  const Range range = range_of(dtype);
 
   const Window window = sliding_window(node, spatial_extents(node, x.shape()), conv_kernel(node, w.shape()));
   Shape shape = {x.shape()[0], filters};
@@ -178,16 +149,14 @@ void evaluate_conv(EvalContext& context) {
   const ConvGeometry g{three(window.input, 1),   three(window.output, 1),    three(window.kernel, 1),
                        three(window.strides, 1), three(window.dilations, 1), three(window.pads_begin, 0)};
 
-  const float x_scale = scalar_scale(context, 1, "x_scale");
-  const float y_scale = scalar_scale(context, 6, "y_scale");
-  const int32_t x_zero = scalar_zero(context, 2, x.dtype(), "x_zero_point");
-  const int32_t y_zero = scalar_zero(context, 7, dtype, "y_zero_point");
+  const Parameters of_x(context, 1, x.dtype()), of_y(context, 6, dtype);
   const std::vector<float> w_scale = channel_scales(context, 4, filters, "w_scale");
   const std::vector<int32_t> w_zero = channel_zeros(context, 5, filters, w.dtype(), "w_zero_point");
-  const std::vector<int32_t> bias = conv_bias(context, filters);
+  const std::vector<int32_t> bias =
+      context.has(8) ? to_int32s(context.input(8)) : std::vector<int32_t>(static_cast<size_t>(filters), 0);
 
   std::vector<int32_t> xs = to_int32s(x);
-  for (int32_t& v : xs) v -= x_zero;  // padding then is 0
+  for (int32_t& v : xs) v -= of_x.zero;  // padding then is 0
   const std::vector<int32_t> ws = to_int32s(w);
   const int64_t out_size = g.out_size(), taps = g.taps();
   std::vector<uint32_t> sums(static_cast<size_t>(out_size));
@@ -202,10 +171,10 @@ void evaluate_conv(EvalContext& context) {
           if (weight != 0) add_tap(g, plane, t, weight, sums);
         }
       }
-      const float multiplier = x_scale * w_scale[static_cast<size_t>(f)] / y_scale;
+      const float multiplier = of_x.scale * w_scale[static_cast<size_t>(f)] / of_y.scale;
       int32_t* y = result.data() + (n * filters + f) * out_size;
       for (int64_t i = 0; i < out_size; ++i)
-        y[i] = requantize(static_cast<int32_t>(sums[static_cast<size_t>(i)]), multiplier, y_zero, range);
+        y[i] = requantize(static_cast<int32_t>(sums[static_cast<size_t>(i)]), multiplier, of_y.zero, range);
     }
   }
   context.outputs[0] = from_int32s(dtype, shape, result);
@@ -326,8 +295,8 @@ void infer_qlinear_matmul(InferContext& context) {
   expect_dtype(context, 0, kBytes, "a");
   expect_dtype(context, 3, kBytes, "b");
   for (size_t i : {1u, 4u, 6u}) expect_dtype(context, i, {DType::kFloat}, "a scale");
-  expect_dtype(context, 2, same_as(context, 0), "a_zero_point");
-  expect_dtype(context, 5, same_as(context, 3), "b_zero_point");
+  expect_dtype(context, 2, bytes_as(context, 0), "a_zero_point");
+  expect_dtype(context, 5, bytes_as(context, 3), "b_zero_point");
   expect_dtype(context, 7, kBytes, "y_zero_point");
   const TypeInfo &a = context.input(0), &b = context.input(3);
   context.outputs[0] = matmul_type(context.node, context.input(7).dtype, a, b);
@@ -342,28 +311,11 @@ void infer_qlinear_matmul(InferContext& context) {
   expect(6, shape.full, false, "y_scale"), expect(7, shape.full, false, "y_zero_point");
 }
 
-void check_zero(const Node& node, const Tensor& zero, const Tensor& of, const char* what) {
-  if (zero.dtype() != of.dtype()) {
-    node.fail(ErrorCode::kInvalidModel, std::string(what) + " is " + std::string(to_string(zero.dtype())) +
-                                            ", its tensor " + std::string(to_string(of.dtype())));
-  }
-}
-
-void check_scale(const Node& node, const Tensor& scale, const char* what) {
-  if (scale.dtype() != DType::kFloat) node.fail(ErrorCode::kInvalidModel, std::string(what) + " must be float32");
-}
-
 void evaluate_qlinear_matmul(EvalContext& context) {
   const Node& node = context.node;
   const Tensor &a = context.input(0), &a_scale = context.input(1), &a_zero = context.input(2);
   const Tensor &b = context.input(3), &b_scale = context.input(4), &b_zero = context.input(5);
   const Tensor &y_scale = context.input(6), &y_zero = context.input(7);
-  check_bytes(node, a, "a");
-  check_bytes(node, b, "b");
-  check_bytes(node, y_zero, "y_zero_point");
-  check_zero(node, a_zero, a, "a_zero_point");
-  check_zero(node, b_zero, b, "b_zero_point");
-  for (const Tensor* scale : {&a_scale, &b_scale, &y_scale}) check_scale(node, *scale, "a scale");
   const MatmulShape shape(node, a.shape(), b.shape());
   const MatrixParameter as(node, a_scale, shape.a, false, "a_scale"), az(node, a_zero, shape.a, false, "a_zero_point");
   const MatrixParameter bs(node, b_scale, shape.b, true, "b_scale"), bz(node, b_zero, shape.b, true, "b_zero_point");
@@ -406,12 +358,11 @@ void infer_gemm(InferContext& context) {
   const Node& node = context.node;
   expect_dtype(context, 0, kBytes, "A");
   expect_dtype(context, 3, kBytes, "B");
-  for (size_t i : {1u, 4u, 7u}) expect_dtype(context, i, {DType::kFloat}, "a scale");
-  expect_dtype(context, 2, same_as(context, 0), "a_zero_point");
-  expect_dtype(context, 5, same_as(context, 3), "b_zero_point");
+  expect_parameters(context, 1, bytes_as(context, 0));
+  expect_dtype(context, 4, {DType::kFloat}, "b_scale");
+  expect_dtype(context, 5, bytes_as(context, 3), "b_zero_point");
   expect_dtype(context, 6, {DType::kInt32}, "C");
-  expect_dtype(context, 8, kBytes, "y_zero_point");
-  for (size_t i : {1u, 2u, 7u, 8u}) expect_scalar(context, i, "a scale or zero point");
+  expect_parameters(context, 7, kBytes);
   if (context.has(7) != context.has(8)) node.fail(ErrorCode::kInvalidModel, "y_scale and y_zero_point go together");
   Shape shape = {-1, -1};
   int64_t k[2] = {-1, -1};
@@ -431,61 +382,33 @@ void infer_gemm(InferContext& context) {
   context.outputs[0] = TypeInfo::tensor(context.has(8) ? context.input(8).dtype : DType::kFloat, shape);
 }
 
-std::vector<int32_t> transposed(const std::vector<int32_t>& values, int64_t rows, int64_t columns) {
-  std::vector<int32_t> out(values.size());
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      out[static_cast<size_t>(c * rows + r)] = values[static_cast<size_t>(r * columns + c)];
-  return out;
-}
-
 void evaluate_gemm(EvalContext& context) {
   const Node& node = context.node;
-  const Tensor& a = context.input(0);
-  const Tensor& b = context.input(3);
-  check_bytes(node, a, "A");
-  check_bytes(node, b, "B");
-  if (a.rank() != 2 || b.rank() != 2) node.fail(ErrorCode::kInvalidModel, "A and B must be matrices");
-  const bool trans_a = node.get_int("transA", 0) != 0, trans_b = node.get_int("transB", 0) != 0;
-  Shape a_shape = a.shape(), b_shape = b.shape();
-  std::vector<int32_t> a_values = to_int32s(a), b_values = to_int32s(b);
-  if (trans_a) {
-    a_values = transposed(a_values, a_shape[0], a_shape[1]);
-    std::swap(a_shape[0], a_shape[1]);
-  }
-  if (trans_b) {
-    b_values = transposed(b_values, b_shape[0], b_shape[1]);
-    std::swap(b_shape[0], b_shape[1]);
-  }
-  const MatmulShape shape(node, a_shape, b_shape);
+  const auto matrix = [&](size_t i, const char* transposes) {
+    const Tensor& t = context.input(i);
+    if (node.get_int(transposes, 0) == 0) return t;
+    return kernel::gather_strided(t, {t.shape()[1], t.shape()[0]}, 0, {1, t.shape()[1]});
+  };
+  const Tensor a = matrix(0, "transA"), b = matrix(3, "transB");
+  const MatmulShape shape(node, a.shape(), b.shape());
   const float alpha = node.get_float("alpha", 1.0f);
-  const float a_scale = scalar_scale(context, 1, "a_scale");
-  const int32_t a_zero = scalar_zero(context, 2, a.dtype(), "a_zero_point");
+  const Parameters of_a(context, 1, a.dtype());
   std::vector<float> multiplier = channel_scales(context, 4, shape.n, "b_scale");
   const std::vector<int32_t> b_zero = channel_zeros(context, 5, shape.n, b.dtype(), "b_zero_point");
   const bool quantises = context.has(8);
-  if (context.has(7) != quantises) node.fail(ErrorCode::kInvalidModel, "y_scale and y_zero_point go together");
   const float y_scale = quantises ? scalar_scale(context, 7, "y_scale") : 1.0f;
   for (float& m : multiplier) {
-    m = alpha * a_scale * m;
+    m = alpha * of_a.scale * m;
     if (quantises) m = m / y_scale;
   }
   std::vector<int32_t> bias(static_cast<size_t>(shape.m * shape.n), 0);
   if (context.has(6)) {
     const Tensor& c = context.input(6);
-    if (c.dtype() != DType::kInt32) node.fail(ErrorCode::kInvalidModel, "C must be int32");
-    if (broadcast_shapes(node, {c.shape(), shape.full}) != shape.full)
-      node.fail(ErrorCode::kInvalidModel,
-                "C " + to_string(c.shape()) + " does not broadcast to " + to_string(shape.full));
-    const std::vector<int64_t> strides = broadcast_strides(c.shape(), shape.full);
-    for_each_index(shape.full, [&](int64_t flat, const std::vector<int64_t>& index) {
-      bias[static_cast<size_t>(flat)] =
-          c.as<int32_t>()[static_cast<size_t>(index[0] * strides[0] + index[1] * strides[1])];
-    });
+    bias = to_int32s(kernel::gather_strided(c, shape.full, 0, broadcast_strides(c.shape(), shape.full)));
   }
   std::vector<int32_t> sums(bias.size());
   integer_matmul(
-      shape, a_values, b_values, [&](int64_t, int64_t) { return a_zero; },
+      shape, to_int32s(a), to_int32s(b), [&](int64_t, int64_t) { return of_a.zero; },
       [&](int64_t, int64_t n) { return b_zero[static_cast<size_t>(n)]; },
       [&](int64_t flat, int64_t, int64_t, int64_t, int64_t, int32_t sum) {
         sums[static_cast<size_t>(flat)] = static_cast<int32_t>(wrap(sum) + wrap(bias[static_cast<size_t>(flat)]));
@@ -499,7 +422,6 @@ void evaluate_gemm(EvalContext& context) {
     return;
   }
   const DType dtype = context.input(8).dtype();
-  check_bytes(node, context.input(8), "y_zero_point");
   const int32_t y_zero = scalar_zero(context, 8, dtype, "y_zero_point");
   for (size_t i = 0; i < sums.size(); ++i)
     sums[i] = requantize(sums[i], multiplier[i % static_cast<size_t>(shape.n)], y_zero, range_of(dtype));
@@ -513,17 +435,11 @@ void evaluate_gemm(EvalContext& context) {
 void float_product(EvalContext& context, const std::vector<int32_t>& a, const Shape& a_shape, float a_scale,
                    int32_t a_zero, const Tensor& b, const Tensor& b_scale, const Tensor* b_zero, const Tensor* bias) {
   const Node& node = context.node;
-  check_bytes(node, b, "B");
-  check_scale(node, b_scale, "b_scale");
   const MatmulShape shape(node, a_shape, b.shape());
   const MatrixParameter bs(node, b_scale, shape.b, true, "b_scale");
-  std::vector<int32_t> zeros = {0};
-  if (b_zero != nullptr) {
-    check_zero(node, *b_zero, b, "b_zero_point");
-    zeros = to_int32s(*b_zero);
-  }
+  const std::vector<int32_t> zeros = b_zero != nullptr ? to_int32s(*b_zero) : std::vector<int32_t>{0};
   const MatrixParameter bz(node, b_zero != nullptr ? *b_zero : Tensor(b.dtype(), {}), shape.b, true, "b_zero_point");
-  if (bias != nullptr && (bias->dtype() != DType::kFloat || bias->size() != shape.n))
+  if (bias != nullptr && bias->size() != shape.n)
     node.fail(ErrorCode::kInvalidModel, "bias must hold one float32 for each column");
   Tensor y(DType::kFloat, shape.result);
   auto out = y.as_mutable<float>();
@@ -543,15 +459,14 @@ void infer_integer_to_float(InferContext& context) {
   expect_dtype(context, 0, kBytes, "A");
   expect_dtype(context, 1, kBytes, "B");
   for (size_t i : {2u, 3u, 6u}) expect_dtype(context, i, {DType::kFloat}, "a scale or bias");
-  expect_dtype(context, 4, same_as(context, 0), "a_zero_point");
-  expect_dtype(context, 5, same_as(context, 1), "b_zero_point");
+  expect_dtype(context, 4, bytes_as(context, 0), "a_zero_point");
+  expect_dtype(context, 5, bytes_as(context, 1), "b_zero_point");
   for (size_t i : {2u, 4u}) expect_scalar(context, i, "a scale or zero point of A");
   context.outputs[0] = matmul_type(context.node, DType::kFloat, context.input(0), context.input(1));
 }
 
 void evaluate_integer_to_float(EvalContext& context) {
   const Tensor& a = context.input(0);
-  check_bytes(context.node, a, "A");
   float_product(context, to_int32s(a), a.shape(), scalar_scale(context, 2, "a_scale"),
                 scalar_zero(context, 4, a.dtype(), "a_zero_point"), context.input(1), context.input(3),
                 context.has(5) ? &context.input(5) : nullptr, context.has(6) ? &context.input(6) : nullptr);
@@ -561,23 +476,18 @@ void infer_dynamic_matmul(InferContext& context) {
   expect_dtype(context, 0, {DType::kFloat}, "A");
   expect_dtype(context, 1, kBytes, "B");
   for (size_t i : {2u, 4u}) expect_dtype(context, i, {DType::kFloat}, "b_scale or bias");
-  expect_dtype(context, 3, same_as(context, 1), "b_zero_point");
+  expect_dtype(context, 3, bytes_as(context, 1), "b_zero_point");
   context.outputs[0] = matmul_type(context.node, DType::kFloat, context.input(0), context.input(1));
 }
 
 void evaluate_dynamic_matmul(EvalContext& context) {
   const Tensor& a = context.input(0);
-  if (a.dtype() != DType::kFloat) context.node.fail(ErrorCode::kInvalidModel, "A must be float32");
   const DynamicParameters p = dynamic_parameters(a.as<float>());
   std::vector<int32_t> values(static_cast<size_t>(a.size()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = quantize(a.as<float>()[i], p.scale, p.zero, {0, 255});
   float_product(context, values, a.shape(), p.scale, p.zero, context.input(1), context.input(2),
                 context.has(3) ? &context.input(3) : nullptr, context.has(4) ? &context.input(4) : nullptr);
 }
-
-}  // namespace
-
-namespace {
 
 /// From opset 21 on scales may be of 16 bits; each is widened, which is exact.
 std::optional<Expansion> expand_linear_matmul_21(const Node& node, const std::vector<TypeInfo>& inputs) {
@@ -598,48 +508,12 @@ void register_quantized_linear(Registry& registry) {
   const std::string ms = "com.microsoft";
   const std::set<std::string> conv = {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"};
   add_expansion(registry, "QLinearMatMul", 21, {8, 8}, expand_linear_matmul_21);
-  registry.add({.domain = "",
-                .name = "QLinearConv",
-                .since_version = 10,
-                .min_inputs = 8,
-                .max_inputs = 9,
-                .infer = infer_conv,
-                .evaluate = evaluate_conv,
-                .work_bytes = 4,
-                .attributes = conv});
-  registry.add({.domain = "",
-                .name = "QLinearMatMul",
-                .since_version = 10,
-                .min_inputs = 8,
-                .max_inputs = 8,
-                .infer = infer_qlinear_matmul,
-                .evaluate = evaluate_qlinear_matmul,
-                .work_bytes = 4});
-  registry.add({.domain = ms,
-                .name = "QGemm",
-                .since_version = 1,
-                .min_inputs = 6,
-                .max_inputs = 9,
-                .infer = infer_gemm,
-                .evaluate = evaluate_gemm,
-                .work_bytes = 4,
-                .attributes = {"alpha", "transA", "transB"}});
-  registry.add({.domain = ms,
-                .name = "MatMulIntegerToFloat",
-                .since_version = 1,
-                .min_inputs = 4,
-                .max_inputs = 7,
-                .infer = infer_integer_to_float,
-                .evaluate = evaluate_integer_to_float,
-                .work_bytes = 4});
-  registry.add({.domain = ms,
-                .name = "DynamicQuantizeMatMul",
-                .since_version = 1,
-                .min_inputs = 3,
-                .max_inputs = 5,
-                .infer = infer_dynamic_matmul,
-                .evaluate = evaluate_dynamic_matmul,
-                .work_bytes = 4});
+  kernel::add_operator(registry, "", "QLinearConv", 10, {8, 9}, infer_conv, evaluate_conv, conv);
+  kernel::add_operator(registry, "", "QLinearMatMul", 10, {8, 8}, infer_qlinear_matmul, evaluate_qlinear_matmul);
+  kernel::add_operator(registry, ms, "QGemm", 1, {6, 9}, infer_gemm, evaluate_gemm, {"alpha", "transA", "transB"});
+  kernel::add_operator(registry, ms, "MatMulIntegerToFloat", 1, {4, 7}, infer_integer_to_float,
+                       evaluate_integer_to_float);
+  kernel::add_operator(registry, ms, "DynamicQuantizeMatMul", 1, {3, 5}, infer_dynamic_matmul, evaluate_dynamic_matmul);
 }
 
 }  // namespace tessera::ops

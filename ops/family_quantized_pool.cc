@@ -16,27 +16,17 @@ namespace {
 
 using namespace quantized;
 
-const std::vector<DType> kBytes = {DType::kUint8, DType::kInt8};
-
-struct Parameters {
-  float x_scale, y_scale;
-  int32_t x_zero, y_zero;
+struct Scales {
+  Parameters x, y;
+  explicit Scales(const EvalContext& context)
+      : x(context, 1, context.input(0).dtype()), y(context, 3, context.input(0).dtype()) {}
+  /// Of a sum of `count` elements to their mean.
+  float multiplier(int64_t count) const { return x.scale / (y.scale * static_cast<float>(count)); }
 };
-
-Parameters parameters_of(const EvalContext& context) {
-  const DType dtype = context.input(0).dtype();
-  if (!is_8bit(dtype)) context.node.fail(ErrorCode::kInvalidModel, "X must be uint8 or int8");
-  return {scalar_scale(context, 1, "x_scale"), scalar_scale(context, 3, "y_scale"),
-          scalar_zero(context, 2, dtype, "x_zero_point"), scalar_zero(context, 4, dtype, "y_zero_point")};
-}
 
 void check_unary(InferContext& context) {
   expect_dtype(context, 0, kBytes, "X");
-  const DType dtype = context.input(0).dtype;
-  const std::vector<DType> same = dtype == DType::kUndefined ? kBytes : std::vector<DType>{dtype};
-  for (size_t i : {1u, 3u}) expect_dtype(context, i, {DType::kFloat}, "a scale");
-  for (size_t i : {2u, 4u}) expect_dtype(context, i, same, "a zero point");
-  for (size_t i : {1u, 2u, 3u, 4u}) expect_scalar(context, i, "a scale or zero point");
+  for (size_t i : {1u, 3u}) expect_parameters(context, i, bytes_as(context, 0));
 }
 
 /// Axes of an image tensor: [N, C, spatial..] or [N, spatial.., C].
@@ -67,7 +57,7 @@ void infer_global(InferContext& context) {
 }
 
 /// int32 sum over each image of x - x_zero, times x_scale / (y_scale * float(count)).
-Tensor global_average(const Node& node, const Tensor& x, const Parameters& p, const Layout& layout) {
+Tensor global_average(const Tensor& x, const Scales& p, const Layout& layout) {
   const Range range = range_of(x.dtype());
   Shape shape = x.shape();
   int64_t size = 1;
@@ -76,7 +66,7 @@ Tensor global_average(const Node& node, const Tensor& x, const Parameters& p, co
     shape[layout.first + d] = 1;
   }
   const int64_t batch = shape[0], channels = shape[layout.channel];
-  const float multiplier = p.x_scale / (p.y_scale * static_cast<float>(size));
+  const float multiplier = p.multiplier(size);
   const std::vector<int32_t> in = to_int32s(x);
   std::vector<int32_t> out(static_cast<size_t>(batch * channels));
   const bool last = layout.first == 1;
@@ -85,9 +75,9 @@ Tensor global_average(const Node& node, const Tensor& x, const Parameters& p, co
       uint32_t sum = 0;
       for (int64_t i = 0; i < size; ++i) {
         const int64_t at = last ? (n * size + i) * channels + c : (n * channels + c) * size + i;
-        sum += static_cast<uint32_t>(in[static_cast<size_t>(at)] - p.x_zero);
+        sum += static_cast<uint32_t>(in[static_cast<size_t>(at)] - p.x.zero);
       }
-      out[static_cast<size_t>(n * channels + c)] = requantize(static_cast<int32_t>(sum), multiplier, p.y_zero, range);
+      out[static_cast<size_t>(n * channels + c)] = requantize(static_cast<int32_t>(sum), multiplier, p.y.zero, range);
     }
   }
   return from_int32s(x.dtype(), shape, out);
@@ -95,7 +85,7 @@ Tensor global_average(const Node& node, const Tensor& x, const Parameters& p, co
 
 void evaluate_global(EvalContext& context) {
   const Tensor& x = context.input(0);
-  context.outputs[0] = global_average(context.node, x, parameters_of(context), Layout(context.node, x.rank()));
+  context.outputs[0] = global_average(x, Scales(context), Layout(context.node, x.rank()));
 }
 
 void infer_average(InferContext& context) {
@@ -113,7 +103,7 @@ void infer_average(InferContext& context) {
 void evaluate_average(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
-  const Parameters p = parameters_of(context);
+  const Scales p(context);
   const Layout layout(node, x.rank());
   const Shape in_extents = layout.extents(x.shape());
   const Window window = pooling_window(node, in_extents);
@@ -124,7 +114,7 @@ void evaluate_average(EvalContext& context) {
       std::all_of(window.pads_begin.begin(), window.pads_begin.end(), [](int64_t v) { return v == 0; }) &&
       std::all_of(window.pads_end.begin(), window.pads_end.end(), [](int64_t v) { return v == 0; });
   if (in_extents == window.kernel && no_pads) {
-    context.outputs[0] = global_average(node, x, p, layout);
+    context.outputs[0] = global_average(x, p, layout);
     return;
   }
   const bool include_pad = node.get_int("count_include_pad", 0) != 0;
@@ -150,10 +140,10 @@ void evaluate_average(EvalContext& context) {
           ++count;
           sum += dequantize(
               in[static_cast<size_t>(last ? (n * in_size + at) * channels + c : (n * channels + c) * in_size + at)],
-              p.x_scale, p.x_zero);
+              p.x.scale, p.x.zero);
         });
         const float mean = sum / static_cast<float>(include_pad ? kernel_size : count);
-        const int32_t q = round_to_int32(mean / p.y_scale + static_cast<float>(p.y_zero));
+        const int32_t q = round_to_int32(mean / p.y.scale + static_cast<float>(p.y.zero));
         out[static_cast<size_t>(last ? (n * out_size + flat) * channels + c : (n * channels + c) * out_size + flat)] =
             std::min(std::max(q, range.low), range.high);
       });
@@ -192,7 +182,7 @@ void infer_reduce_mean(InferContext& context) {
 void evaluate_reduce_mean(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
-  const Parameters p = parameters_of(context);
+  const Scales p(context);
   const Range range = range_of(x.dtype());
   const std::vector<bool> reduced = reduced_axes(node, x.rank());
   const bool keep = node.get_int("keepdims", 1) != 0;
@@ -209,12 +199,12 @@ void evaluate_reduce_mean(EvalContext& context) {
   for_each_index(x.shape(), [&](int64_t flat, const std::vector<int64_t>& index) {
     int64_t at = 0;
     for (size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d];
-    sums[static_cast<size_t>(at)] += static_cast<uint32_t>(in[static_cast<size_t>(flat)] - p.x_zero);
+    sums[static_cast<size_t>(at)] += static_cast<uint32_t>(in[static_cast<size_t>(flat)] - p.x.zero);
   });
-  const float multiplier = p.x_scale / (p.y_scale * static_cast<float>(count));
+  const float multiplier = p.multiplier(count);
   std::vector<int32_t> out(sums.size());
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = requantize(static_cast<int32_t>(sums[i]), multiplier, p.y_zero, range);
+    out[i] = requantize(static_cast<int32_t>(sums[i]), multiplier, p.y.zero, range);
   context.outputs[0] = from_int32s(x.dtype(), shape, out);
 }
 
@@ -228,36 +218,14 @@ std::optional<Expansion> expand_channels_last(const Node& node, const std::vecto
 
 void register_quantized_pool(Registry& registry) {
   const std::string ms = "com.microsoft";
-  registry.add({.domain = ms,
-                .name = "QLinearGlobalAveragePool",
-                .since_version = 1,
-                .min_inputs = 5,
-                .max_inputs = 5,
-                .infer = infer_global,
-                .evaluate = evaluate_global,
-                .work_bytes = 4,
-                .attributes = {"channels_last"},
-                .expand = expand_channels_last});
-  registry.add({.domain = ms,
-                .name = "QLinearAveragePool",
-                .since_version = 1,
-                .min_inputs = 4,
-                .max_inputs = 5,
-                .infer = infer_average,
-                .evaluate = evaluate_average,
-                .work_bytes = 4,
-                .attributes = {"auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel_shape", "pads",
-                               "strides", "dilations"},
-                .expand = expand_channels_last});
-  registry.add({.domain = ms,
-                .name = "QLinearReduceMean",
-                .since_version = 1,
-                .min_inputs = 4,
-                .max_inputs = 5,
-                .infer = infer_reduce_mean,
-                .evaluate = evaluate_reduce_mean,
-                .work_bytes = 4,
-                .attributes = {"axes", "keepdims"}});
+  kernel::add_operator(registry, ms, "QLinearGlobalAveragePool", 1, {5, 5}, infer_global, evaluate_global,
+                       {"channels_last"}, 4, {1, 1}, expand_channels_last);
+  kernel::add_operator(
+      registry, ms, "QLinearAveragePool", 1, {4, 5}, infer_average, evaluate_average,
+      {"auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel_shape", "pads", "strides", "dilations"},
+      4, {1, 1}, expand_channels_last);
+  kernel::add_operator(registry, ms, "QLinearReduceMean", 1, {4, 5}, infer_reduce_mean, evaluate_reduce_mean,
+                       {"axes", "keepdims"});
 }
 
 }  // namespace tessera::ops

@@ -72,8 +72,7 @@ void infer_like(InferContext& c) {
 template <typename Draw>
 Tensor fill(DType dtype, const Shape& shape, Draw draw) {
   Tensor out(is_narrow_float(dtype) ? DType::kFloat : dtype, shape);
-  visit_float(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_float(out.dtype(), [&]<typename T>(Tag<T>) {
     for (int64_t i = 0; i < out.size(); ++i) mutable_elements<T>(out)[i] = static_cast<T>(draw());
   });
   return narrow(std::move(out), dtype);
@@ -102,8 +101,7 @@ void evaluate_bernoulli(EvalContext& c, const std::vector<TypeInfo>& types) {
   const std::vector<double> p = c.input(0).to_doubles();
   const DType dtype = types[0].dtype;
   Tensor out(is_narrow_float(dtype) ? DType::kFloat : dtype, types[0].shape);
-  const auto draw = [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  const auto draw = [&]<typename T>(Tag<T>) {
     for (size_t i = 0; i < p.size(); ++i) mutable_elements<T>(out)[i] = generator.uniform() < p[i] ? T(1) : T(0);
   };
   if (dtype == DType::kBool)
@@ -150,29 +148,20 @@ void evaluate_multinomial(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void add_random(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, Kernel kernel,
                 std::set<std::string> attributes) {
-  Registry one;
-  add(one, name, version, inputs, std::move(infer), std::move(kernel), std::move(attributes));
-  OperatorDef def = *one.find("", name, version);
-  def.deterministic = false;
-  r.add(std::move(def));
+  EvalFunction evaluate = evaluation(infer, std::move(kernel));
+  add_checked(r, name, version, inputs, std::move(infer), std::move(evaluate), std::move(attributes), kOne, "", {},
+              /*deterministic=*/false);
 }
 
 }  // namespace
 
 void register_random(Registry& r) {
-  for (int version : {1, 22}) {
-    add_random(r, "RandomNormal", version, {0, 0}, infer_shaped, evaluate_normal,
-               {"dtype", "mean", "scale", "seed", "shape"});
-    add_random(r, "RandomUniform", version, {0, 0}, infer_shaped, evaluate_uniform,
-               {"dtype", "high", "low", "seed", "shape"});
-    add_random(r, "RandomNormalLike", version, kOne, infer_like, evaluate_normal, {"dtype", "mean", "scale", "seed"});
-    add_random(r, "RandomUniformLike", version, kOne, infer_like, evaluate_uniform, {"dtype", "high", "low", "seed"});
-  }
-  for (int version : {15, 22})
-    add_random(r, "Bernoulli", version, kOne, infer_bernoulli, evaluate_bernoulli, {"dtype", "seed"});
-  for (int version : {7, 22})
-    add_random(r, "Multinomial", version, kOne, infer_multinomial, evaluate_multinomial,
-               {"dtype", "sample_size", "seed"});
+  add_random(r, "RandomNormal", 1, {0, 0}, infer_shaped, evaluate_normal, {"dtype", "mean", "scale", "seed", "shape"});
+  add_random(r, "RandomUniform", 1, {0, 0}, infer_shaped, evaluate_uniform, {"dtype", "high", "low", "seed", "shape"});
+  add_random(r, "RandomNormalLike", 1, kOne, infer_like, evaluate_normal, {"dtype", "mean", "scale", "seed"});
+  add_random(r, "RandomUniformLike", 1, kOne, infer_like, evaluate_uniform, {"dtype", "high", "low", "seed"});
+  add_random(r, "Bernoulli", 15, kOne, infer_bernoulli, evaluate_bernoulli, {"dtype", "seed"});
+  add_random(r, "Multinomial", 7, kOne, infer_multinomial, evaluate_multinomial, {"dtype", "sample_size", "seed"});
 }
 
 }  // namespace tessera::ops

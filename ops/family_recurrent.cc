@@ -112,8 +112,7 @@ class Sequences {
   }
 
   void run(const std::vector<TypeInfo>& types) {
-    visit_float(x_.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit_float(x_.dtype(), [&]<typename T>(Tag<T>) {
       const Tensor h0 = optional(5), c0 = optional(6);
       for (int64_t d = 0; d < plan_.directions; ++d) {
         Direction<T> direction = direction_of<T>(d);

@@ -272,9 +272,7 @@ Kernel reduction(Reduction kind, bool axes_input) {
     for (size_t d = 0; d < reduced.size(); ++d)
       if (reduced[d]) strides[d] = 0;
     Tensor out(in.dtype(), types[0].shape);
-    if (!visit_arithmetic(in.dtype(),
-                          [&](auto tag) { reduce<typename decltype(tag)::type>(kind, in, strides, count, out); }))
-      unsupported_type(c.node, in.dtype());
+    visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) { reduce<T>(kind, in, strides, count, out); });
     if (given.dtype() == DType::kBool) {
       // An empty maximum of booleans is false, an empty minimum true.
       for (uint8_t& v : out.as_mutable<uint8_t>()) v = v != 0;
@@ -293,7 +291,7 @@ void infer_arg(InferContext& c) {
     c.outputs[0] = TypeInfo::unranked(DType::kInt64);
     return;
   }
-  const int64_t axis = normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size()));
+  const int64_t axis = static_cast<int64_t>(axis_attribute(c.node, 0, in.shape));
   Shape shape = in.shape;
   if (shape[static_cast<size_t>(axis)] == 0)
     c.node.fail(ErrorCode::kInvalidModel, "no element to choose: shape " + to_string(shape));
@@ -308,26 +306,24 @@ Kernel arg(bool maximum) {
   return [maximum](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor in = widen(c.input(0));
     const Shape& shape = in.shape();
-    const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), in.rank()));
+    const size_t axis = axis_attribute(c.node, 0, in.shape());
     const bool last = c.node.get_int("select_last_index", 0) != 0;
     const int64_t outer = product(shape, 0, axis), length = shape[axis], inner = product(shape, axis + 1, shape.size());
     Tensor out(DType::kInt64, types[0].shape);
     int64_t* y = mutable_elements<int64_t>(out);
-    if (!visit_arithmetic(in.dtype(), [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          const T* x = elements<T>(in);
-          for (int64_t o = 0; o < outer; ++o)
-            for (int64_t i = 0; i < inner; ++i) {
-              const T* line = x + o * length * inner + i;
-              int64_t best = 0;
-              for (int64_t n = 1; n < length; ++n) {
-                const T a = line[n * inner], b = line[best * inner];
-                if ((maximum ? a > b : a < b) || (last && a == b)) best = n;
-              }
-              y[o * inner + i] = best;
-            }
-        }))
-      unsupported_type(c.node, in.dtype());
+    visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
+      const T* x = elements<T>(in);
+      for (int64_t o = 0; o < outer; ++o)
+        for (int64_t i = 0; i < inner; ++i) {
+          const T* line = x + o * length * inner + i;
+          int64_t best = 0;
+          for (int64_t n = 1; n < length; ++n) {
+            const T a = line[n * inner], b = line[best * inner];
+            if ((maximum ? a > b : a < b) || (last && a == b)) best = n;
+          }
+          y[o * inner + i] = best;
+        }
+    });
     c.outputs[0] = std::move(out);
   };
 }
@@ -336,21 +332,14 @@ Kernel arg(bool maximum) {
 
 void register_reduce(Registry& r) {
   for (const ReductionName& op : kReductions) {
-    for (int version : {1, 11, 12, 13}) {
-      if (version >= op.axes_input_since) continue;
-      add(r, op.name, version, kOne, infer_reduction(op.types, false), reduction(op.kind, false), {"axes", "keepdims"});
-    }
+    add(r, op.name, 1, kOne, infer_reduction(op.types, false), reduction(op.kind, false), {"axes", "keepdims"});
     add(r, op.name, op.axes_input_since, {1, 2}, infer_reduction(op.types, true), reduction(op.kind, true),
         {"keepdims", "noop_with_empty_axes"});
   }
-  for (int version : {1, 11}) {
-    add(r, "ArgMax", version, kOne, infer_arg, arg(true), {"axis", "keepdims"});
-    add(r, "ArgMin", version, kOne, infer_arg, arg(false), {"axis", "keepdims"});
-  }
-  for (int version : {12, 13}) {
-    add(r, "ArgMax", version, kOne, infer_arg, arg(true), {"axis", "keepdims", "select_last_index"});
-    add(r, "ArgMin", version, kOne, infer_arg, arg(false), {"axis", "keepdims", "select_last_index"});
-  }
+  add(r, "ArgMax", 1, kOne, infer_arg, arg(true), {"axis", "keepdims"});
+  add(r, "ArgMin", 1, kOne, infer_arg, arg(false), {"axis", "keepdims"});
+  add(r, "ArgMax", 12, kOne, infer_arg, arg(true), {"axis", "keepdims", "select_last_index"});
+  add(r, "ArgMin", 12, kOne, infer_arg, arg(false), {"axis", "keepdims", "select_last_index"});
 }
 
 }  // namespace tessera::ops

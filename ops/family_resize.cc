@@ -336,8 +336,7 @@ Tensor resize_nearest(const Options& options, const std::vector<Axis>& axes, con
     for (int64_t o = 0; o < axes[d].out; ++o)
       from.push_back(nearest_index(options, axes[d], original(options, axes[d], o)));
     Tensor out(in.dtype(), next);
-    visit_storage(in.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
       const T* x = elements<T>(current);
       T* y = mutable_elements<T>(out);
       if (inner == 1) {
@@ -497,15 +496,13 @@ void evaluate_resize(EvalContext& c, const std::vector<TypeInfo>& types) {
   }
   const Tensor in = widen(c.input(0));
   Tensor out = nearest ? resize_nearest(options, axes, in, shape) : Tensor(in.dtype(), shape);
-  if (!visit_arithmetic(in.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        if (options.filter == Filter::kCubic || (options.filter == Filter::kLinear && options.antialias))
-          resize_filtered<T>(options, axes, in, out);
-        else if (!nearest)
-          resize_linear<T>(options, axes, in, out);
-        if (options.transform == Transform::kTfCrop) extrapolate<T>(options, axes, out);
-      }))
-    unsupported_type(c.node, in.dtype());
+  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
+    if (options.filter == Filter::kCubic || (options.filter == Filter::kLinear && options.antialias))
+      resize_filtered<T>(options, axes, in, out);
+    else if (!nearest)
+      resize_linear<T>(options, axes, in, out);
+    if (options.transform == Transform::kTfCrop) extrapolate<T>(options, axes, out);
+  });
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -513,7 +510,7 @@ void evaluate_resize(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void register_resize(Registry& r) {
   add(r, "Upsample", 7, kOne, infer_resize, evaluate_resize, {"mode", "scales"});
-  for (int version : {9, 10}) add(r, "Upsample", version, kTwo, infer_resize, evaluate_resize, {"mode"});
+  add(r, "Upsample", 9, kTwo, infer_resize, evaluate_resize, {"mode"});
   add(r, "Resize", 10, kTwo, infer_resize, evaluate_resize, {"mode"});
   std::set<std::string> attributes = {"coordinate_transformation_mode",
                                       "cubic_coeff_a",
@@ -524,7 +521,7 @@ void register_resize(Registry& r) {
   for (int version : {11, 13})
     add(r, "Resize", version, {version == 11 ? 3 : 1, 4}, infer_resize, evaluate_resize, attributes);
   attributes.insert({"antialias", "axes", "keep_aspect_ratio_policy"});
-  for (int version : {18, 19}) add(r, "Resize", version, {1, 4}, infer_resize, evaluate_resize, attributes);
+  add(r, "Resize", 18, {1, 4}, infer_resize, evaluate_resize, attributes);
 }
 
 }  // namespace tessera::ops

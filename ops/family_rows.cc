@@ -17,13 +17,13 @@ void infer_rows(InferContext& c) {
   if (x.dtype != DType::kUint8 && x.dtype != DType::kInt8) c.node.fail(ErrorCode::kInvalidModel, "X must be bytes");
   c.outputs[0] = kernel::without_constant(x);
   c.outputs[0].dtype = c.node.get_int("unsigned", 1) != 0 ? DType::kUint8 : DType::kInt8;
-  if (x.ranked) normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(x.shape.size()));
+  if (x.ranked) axis_attribute(c.node, -1, x.shape);
 }
 
 void evaluate_rows(EvalContext& c) {
   const Node& node = c.node;
   const Tensor& x = c.input(0);
-  const auto axis = static_cast<size_t>(normalise_axis(node, node.get_int("axis", -1), x.rank()));
+  const auto axis = axis_attribute(node, -1, x.shape());
   int64_t length = 1;
   for (size_t a = axis; a < x.shape().size(); ++a) length *= x.shape()[a];
   const std::vector<int64_t> factor = node.get_ints("factor"), addend = node.get_ints("addend");
@@ -64,15 +64,10 @@ void evaluate_rows(EvalContext& c) {
 }  // namespace
 
 void register_rows(Registry& registry) {
-  registry.add({.domain = "ai.tessera",
-                .name = "NormaliseRows",
-                .since_version = 1,
-                .min_inputs = 1,
-                .max_inputs = 1,
-                .infer = infer_rows,
-                .evaluate = evaluate_rows,
-                .attributes = {"axis", "centre", "zero", "shift", "offset", "epsilon", "factor", "addend", "low",
-                               "high", "out_zero", "unsigned"}});
+  kernel::add_operator(registry, "ai.tessera", "NormaliseRows", 1, {1, 1}, infer_rows, evaluate_rows,
+                       {"axis", "centre", "zero", "shift", "offset", "epsilon", "factor", "addend", "low", "high",
+                        "out_zero", "unsigned"},
+                       1);
 }
 
 }  // namespace tessera::ops

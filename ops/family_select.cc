@@ -50,12 +50,10 @@ void evaluate_one_hot(EvalContext& c, const std::vector<TypeInfo>& types) {
   const std::vector<int64_t> indices = c.input(0).to_int64s();
   const int64_t depth = depth_of(c.node, c.input(1));
   const Shape& shape = types[0].shape;
-  const size_t axis =
-      static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(shape.size())));
+  const size_t axis = axis_attribute(c.node, -1, shape);
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size());
   Tensor out(values.dtype(), shape);
-  visit_storage(values.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(values.dtype(), [&]<typename T>(Tag<T>) {
     const T off = elements<T>(values)[0], on = elements<T>(values)[1];
     T* y = mutable_elements<T>(out);
     std::fill(y, y + out.size(), off);
@@ -95,8 +93,7 @@ void infer_top_k(InferContext& c) {
   const int64_t k = k_of(c.node, c.has(1) && c.inputs[1].constant ? &*c.inputs[1].constant : nullptr);
   TypeInfo out = without_constant(in);
   if (in.ranked) {
-    const size_t axis =
-        static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(in.shape.size())));
+    const size_t axis = axis_attribute(c.node, -1, in.shape);
     if (in.shape[axis] >= 0 && k > in.shape[axis])
       c.node.fail(ErrorCode::kInvalidArgument,
                   "K = " + std::to_string(k) + " exceeds the axis of " + std::to_string(in.shape[axis]));
@@ -109,35 +106,33 @@ void infer_top_k(InferContext& c) {
 void evaluate_top_k(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor in = widen(c.input(0));
   const Shape& shape = in.shape();
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), in.rank()));
+  const size_t axis = axis_attribute(c.node, -1, in.shape());
   const bool largest = c.node.get_int("largest", 1) != 0;
   const int64_t k = types[0].shape[axis], outer = product(shape, 0, axis), length = shape[axis],
                 inner = product(shape, axis + 1, shape.size());
   Tensor out(in.dtype(), types[0].shape), indices(DType::kInt64, types[0].shape);
   int64_t* z = mutable_elements<int64_t>(indices);
-  if (!visit_arithmetic(in.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const T* x = elements<T>(in);
-        T* y = mutable_elements<T>(out);
-        std::vector<int64_t> order(static_cast<size_t>(length));
-        for (int64_t o = 0; o < outer; ++o)
-          for (int64_t i = 0; i < inner; ++i) {
-            const T* line = x + o * length * inner + i;
-            std::iota(order.begin(), order.end(), 0);
-            std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
-              const T &p = line[a * inner], &q = line[b * inner];
-              if (before(p, q)) return !largest;
-              if (before(q, p)) return largest;
-              return a < b;
-            });
-            for (int64_t n = 0; n < k; ++n) {
-              const int64_t at = (o * k + n) * inner + i;
-              y[at] = line[order[static_cast<size_t>(n)] * inner];
-              z[at] = order[static_cast<size_t>(n)];
-            }
-          }
-      }))
-    unsupported_type(c.node, in.dtype());
+  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
+    const T* x = elements<T>(in);
+    T* y = mutable_elements<T>(out);
+    std::vector<int64_t> order(static_cast<size_t>(length));
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; ++i) {
+        const T* line = x + o * length * inner + i;
+        std::iota(order.begin(), order.end(), 0);
+        std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
+          const T &p = line[a * inner], &q = line[b * inner];
+          if (before(p, q)) return !largest;
+          if (before(q, p)) return largest;
+          return a < b;
+        });
+        for (int64_t n = 0; n < k; ++n) {
+          const int64_t at = (o * k + n) * inner + i;
+          y[at] = line[order[static_cast<size_t>(n)] * inner];
+          z[at] = order[static_cast<size_t>(n)];
+        }
+      }
+  });
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
   if (c.outputs.size() > 1) c.outputs[1] = std::move(indices);
 }
@@ -154,16 +149,15 @@ void infer_non_zero(InferContext& c) {
 void evaluate_non_zero(EvalContext& c, const std::vector<TypeInfo>&) {
   const Tensor in = widen(c.input(0));
   std::vector<int64_t> found;
-  const auto search = [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  const auto search = [&]<typename T>(Tag<T>) {
     const T* x = elements<T>(in);
     for (int64_t i = 0; i < in.size(); ++i)
       if (x[i] != 0) found.push_back(i);
   };
   if (in.dtype() == DType::kBool)
     search(Tag<uint8_t>{});
-  else if (!visit_arithmetic(in.dtype(), search))
-    unsupported_type(c.node, in.dtype());
+  else
+    visit_arithmetic(c.node, in.dtype(), search);
   Shape shape = in.shape();
   if (shape.empty()) shape = {1};  // a scalar counts as one element of an axis
   const int64_t count = static_cast<int64_t>(found.size());
@@ -183,17 +177,14 @@ void infer_unique(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(in.dtype, {-1});
   if (c.node.has("axis")) {
     c.outputs[0] = without_constant(in);
-    if (in.ranked)
-      c.outputs[0].shape[static_cast<size_t>(
-          normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())))] = -1;
+    if (in.ranked) c.outputs[0].shape[axis_attribute(c.node, 0, in.shape)] = -1;
   }
   for (size_t i = 1; i < c.outputs.size(); ++i) c.outputs[i] = TypeInfo::tensor(DType::kInt64, {-1});
   if (c.outputs.size() > 2 && in.ranked) {  // one inverse index for every slice of the input
     if (!c.node.has("axis"))
       c.outputs[2].shape[0] = product(in.shape);
     else
-      c.outputs[2].shape[0] = in.shape[static_cast<size_t>(
-          normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())))];
+      c.outputs[2].shape[0] = in.shape[axis_attribute(c.node, 0, in.shape)];
   }
 }
 
@@ -252,18 +243,18 @@ void unique_slices(EvalContext& c, const Tensor& in, int64_t outer, int64_t leng
 void evaluate_unique(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor in = widen(c.input(0));
   const bool flat = !c.node.has("axis");
-  const size_t axis = flat ? 0 : static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), in.rank()));
+  const size_t axis = flat ? 0 : axis_attribute(c.node, 0, in.shape());
   const Shape shape = flat ? Shape{in.size()} : in.shape();
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size());
-  const auto run = [&](auto tag) {
-    unique_slices<typename decltype(tag)::type>(c, in, outer, shape[axis], inner, shape, axis, types[0].dtype);
+  const auto run = [&]<typename T>(Tag<T>) {
+    unique_slices<T>(c, in, outer, shape[axis], inner, shape, axis, types[0].dtype);
   };
   if (in.dtype() == DType::kString)
     run(Tag<std::string>{});
   else if (in.dtype() == DType::kBool)
     run(Tag<uint8_t>{});
-  else if (!visit_arithmetic(in.dtype(), run))
-    unsupported_type(c.node, in.dtype());
+  else
+    visit_arithmetic(c.node, in.dtype(), run);
 }
 
 // ------------------------------------------------------------------------------------------------ Compress
@@ -287,7 +278,7 @@ void infer_compress(InferContext& c) {
     c.outputs[0] = TypeInfo::unranked(in.dtype);
     if (!in.ranked) return;
     shape = in.shape;
-    axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(shape.size())));
+    axis = axis_attribute(c.node, 0, shape);
   }
   shape[axis] = condition.constant && shape[axis] >= 0
                     ? static_cast<int64_t>(selected(*condition.constant, shape[axis]).size())
@@ -298,13 +289,12 @@ void infer_compress(InferContext& c) {
 void evaluate_compress(EvalContext& c, const std::vector<TypeInfo>& types) {
   const bool flat = !c.node.has("axis");
   const Tensor in = flat ? c.input(0).reshaped({c.input(0).size()}) : c.input(0);
-  const size_t axis = flat ? 0 : static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), in.rank()));
+  const size_t axis = flat ? 0 : axis_attribute(c.node, 0, in.shape());
   const Shape& shape = in.shape();
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size());
   const std::vector<int64_t> positions = selected(c.input(1), shape[axis]);
   Tensor out(in.dtype(), types[0].shape);
-  visit_storage(in.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
     const T* x = elements<T>(in);
     T* y = mutable_elements<T>(out);
     for (int64_t o = 0; o < outer; ++o)
@@ -317,14 +307,13 @@ void evaluate_compress(EvalContext& c, const std::vector<TypeInfo>& types) {
 }  // namespace
 
 void register_select(Registry& r) {
-  for (int version : {9, 11}) add(r, "OneHot", version, {3, 3}, infer_one_hot, evaluate_one_hot, {"axis"});
+  add(r, "OneHot", 9, {3, 3}, infer_one_hot, evaluate_one_hot, {"axis"});
   add(r, "TopK", 1, kOne, infer_top_k, evaluate_top_k, {"axis", "k"}, {1, 2});
   add(r, "TopK", 10, kTwo, infer_top_k, evaluate_top_k, {"axis"}, {1, 2});
-  for (int version : {11, 24})
-    add(r, "TopK", version, kTwo, infer_top_k, evaluate_top_k, {"axis", "largest", "sorted"}, {1, 2});
-  for (int version : {9, 13}) add(r, "NonZero", version, kOne, infer_non_zero, evaluate_non_zero);
+  add(r, "TopK", 11, kTwo, infer_top_k, evaluate_top_k, {"axis", "largest", "sorted"}, {1, 2});
+  add(r, "NonZero", 9, kOne, infer_non_zero, evaluate_non_zero);
   add(r, "Unique", 11, kOne, infer_unique, evaluate_unique, {"axis", "sorted"}, {1, 4});
-  for (int version : {9, 11}) add(r, "Compress", version, kTwo, infer_compress, evaluate_compress, {"axis"});
+  add(r, "Compress", 9, kTwo, infer_compress, evaluate_compress, {"axis"});
 }
 
 }  // namespace tessera::ops

@@ -169,8 +169,7 @@ void infer_split(InferContext& c) {
   if (c.has(1)) require_type(c.node, c.inputs[1].dtype, kIndex, "split");
   c.outputs[0] = as_kind(TypeInfo::unranked(in.dtype), Kind::kSequence);
   if (!in.ranked) return;
-  const size_t axis =
-      static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())));
+  const size_t axis = axis_attribute(c.node, 0, in.shape);
   Shape shape = in.shape;
   if (!c.has(1) && c.node.get_int("keepdims", 1) == 0) {
     shape.erase(shape.begin() + static_cast<int64_t>(axis));
@@ -189,7 +188,7 @@ void infer_split(InferContext& c) {
 
 void evaluate_split(EvalContext& c, const std::vector<TypeInfo>&) {
   const Tensor& in = c.input(0);
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), in.rank()));
+  const size_t axis = axis_attribute(c.node, 0, in.shape());
   const bool drop = !c.has(1) && c.node.get_int("keepdims", 1) == 0;
   const std::vector<int64_t> strides = row_strides(in.shape());
   std::vector<Value> elements;
@@ -249,8 +248,7 @@ void evaluate_join(EvalContext& c, const std::vector<TypeInfo>& types) {
   }
   Tensor out(types[0].dtype, whole);
   const int64_t outer = product(whole, 0, at), inner = product(whole, at + 1, whole.size());
-  visit_storage(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(out.dtype(), [&]<typename T>(Tag<T>) {
     T* y = mutable_elements<T>(out);
     for (int64_t o = 0; o < outer; ++o)
       for (const Tensor& part : parts) {
@@ -352,22 +350,6 @@ void evaluate_get_element(EvalContext& c) {
   c.outputs[0] = c.inputs[0];
 }
 
-/// Operators whose evaluation needs no inferred types.
-void add_plain(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, EvalFunction evaluate,
-               std::set<std::string> attributes = {}, int max_outputs = 1) {
-  OperatorDef def;
-  def.name = name;
-  def.since_version = version;
-  def.min_inputs = inputs.min;
-  def.max_inputs = inputs.max;
-  def.max_outputs = max_outputs;
-  def.infer = std::move(infer);
-  def.evaluate = std::move(evaluate);
-  def.attributes = std::move(attributes);
-  def.checks_itself = true;
-  r.add(std::move(def));
-}
-
 }  // namespace
 
 void register_sequence(Registry& r) {
@@ -377,15 +359,14 @@ void register_sequence(Registry& r) {
   add(r, "SequenceInsert", 11, {2, 3}, infer_insert, evaluate_insert);
   add(r, "SequenceErase", 11, {1, 2}, infer_erase, evaluate_erase);
   add(r, "SequenceLength", 11, kOne, infer_length, evaluate_length);
-  for (int version : {11, 24})
-    add(r, "SplitToSequence", version, {1, 2}, infer_split, evaluate_split, {"axis", "keepdims"});
+  add(r, "SplitToSequence", 11, {1, 2}, infer_split, evaluate_split, {"axis", "keepdims"});
   add(r, "ConcatFromSequence", 11, kOne, infer_join, evaluate_join, {"axis", "new_axis"});
-  add_plain(r, "SequenceMap", 17, {1, -1}, infer_map, evaluate_map, {"body"}, -1);
-  add_plain(r, "Optional", 15, {0, 1}, infer_optional, evaluate_optional, {"type"});
-  add_plain(r, "OptionalHasElement", 15, kOne, infer_has_element, evaluate_has_element);
-  add_plain(r, "OptionalGetElement", 15, kOne, infer_get_element, evaluate_get_element);
-  add_plain(r, "OptionalHasElement", 18, {0, 1}, infer_has_element, evaluate_has_element);
-  add_plain(r, "OptionalGetElement", 18, kOne, infer_get_element, evaluate_get_element);
+  add_checked(r, "SequenceMap", 17, {1, -1}, infer_map, evaluate_map, {"body"}, {1, -1});
+  add_checked(r, "Optional", 15, {0, 1}, infer_optional, evaluate_optional, {"type"});
+  add_checked(r, "OptionalHasElement", 15, kOne, infer_has_element, evaluate_has_element);
+  add_checked(r, "OptionalGetElement", 15, kOne, infer_get_element, evaluate_get_element);
+  add_checked(r, "OptionalHasElement", 18, {0, 1}, infer_has_element, evaluate_has_element);
+  add_checked(r, "OptionalGetElement", 18, kOne, infer_get_element, evaluate_get_element);
 }
 
 }  // namespace tessera::ops

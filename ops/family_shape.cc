@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that rename or move elements without looking at them: Reshape, Flatten, Squeeze, Unsqueeze, Transpose,
 // Concat, Split, Slice, Tile, Expand. Shapes come from attributes in old opsets and from inputs in new ones; a known
-// input gives an exact shape, an unknown one at least the rank where that follows. Movement is one strided copy; a
-// change of shape alone shares storage.
-#include "ops/elementwise_kernel.h"
+// input gives an exact shape, an unknown one at least the rank where that follows. But for Concat, what moves is said
+// by Movements (movement.h).
+#include "ops/movement.h"
 
 namespace tessera::ops {
 
@@ -11,10 +11,11 @@ namespace {
 
 using namespace kernel;
 
-/// Renames the shape to the inferred one.
-void evaluate_reshaped(EvalContext& c, const std::vector<TypeInfo>& types) {
-  c.outputs[0] = c.input(0).reshaped(types[0].shape);
-}
+using Types = std::vector<TypeInfo>;
+using Movements = std::vector<Movement>;
+
+/// The shape alone changes, to the inferred one.
+Movements renamed(const Node&, const Types& inputs, const Types&) { return {whole(inputs[0].shape)}; }
 
 // ------------------------------------------------------------------------------------------------- Reshape
 
@@ -228,12 +229,9 @@ void infer_transpose(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
 
-void evaluate_transpose(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor& in = c.input(0);
-  const std::vector<int64_t> from = row_strides(in.shape());
-  std::vector<int64_t> strides;
-  for (int64_t axis : permutation(c.node, in.rank())) strides.push_back(from[static_cast<size_t>(axis)]);
-  c.outputs[0] = gather_strided(in, types[0].shape, 0, strides);
+Movements transposed(const Node& node, const Types& inputs, const Types&) {
+  const Shape& shape = inputs[0].shape;
+  return {permuted(shape, permutation(node, static_cast<int64_t>(shape.size())))};
 }
 
 // ----------------------------------------------------------------------------------------- Concat and Split
@@ -279,13 +277,11 @@ void infer_concat(InferContext& c) {
 
 void evaluate_concat(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& shape = types[0].shape;
-  const size_t axis =
-      static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(shape.size())));
+  const size_t axis = axis_attribute(c.node, 0, shape);
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size()),
                 row = shape[axis] * inner;
   Tensor out(types[0].dtype, shape);
-  visit_storage(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(out.dtype(), [&]<typename T>(Tag<T>) {
     T* y = mutable_elements<T>(out);
     int64_t at = 0;
     for (size_t i = 0; i < c.inputs.size(); ++i) {
@@ -347,8 +343,7 @@ void infer_split(InferContext& c) {
     for (TypeInfo& out : c.outputs) out = TypeInfo::unranked(in.dtype);
     return;
   }
-  const size_t axis =
-      static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())));
+  const size_t axis = axis_attribute(c.node, 0, in.shape);
   const std::vector<int64_t> sizes = split_sizes(c, in.shape[axis]);
   for (size_t i = 0; i < c.outputs.size(); ++i) {
     c.outputs[i] = without_constant(in);
@@ -356,15 +351,17 @@ void infer_split(InferContext& c) {
   }
 }
 
-void evaluate_split(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor& in = c.input(0);
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), in.rank()));
-  const std::vector<int64_t> strides = row_strides(in.shape());
+Movements parts(const Node& node, const Types& inputs, const Types& results) {
+  const size_t axis = axis_attribute(node, 0, inputs[0].shape);
+  Movements all;
   int64_t at = 0;
-  for (size_t i = 0; i < c.outputs.size(); ++i) {
-    c.outputs[i] = gather_strided(in, types[i].shape, at * strides[axis], strides);
-    at += types[i].shape[axis];
+  for (const TypeInfo& result : results) {
+    all.push_back(whole(inputs[0].shape));
+    all.back().shape = result.shape;
+    all.back().start[axis] = at;
+    at += result.shape[axis];
   }
+  return all;
 }
 
 // --------------------------------------------------------------------------------------------------- Slice
@@ -458,27 +455,21 @@ void infer_slice(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
 
-void evaluate_slice(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor& in = c.input(0);
-  const auto list = [&](size_t input, const char* attribute) {
-    if (c.node.version < 10) return c.node.get_ints(attribute);
-    return c.has(input) ? c.input(input).to_int64s() : std::vector<int64_t>{};
-  };
-  const std::vector<int64_t> starts = list(1, "starts"), ends = list(2, "ends"),
-                             steps = c.node.version < 10 ? std::vector<int64_t>{} : list(4, "");
-  std::vector<int64_t> axes = list(3, "axes");
-  const bool axes_given = c.node.version < 10 ? c.node.has("axes") : c.has(3);
-  if (!axes_given)
-    for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  std::vector<int64_t> strides = row_strides(in.shape());
-  int64_t offset = 0;
+Movements sliced(const Node& node, const Types& inputs, const Types& results) {
+  Types outputs = results;
+  const SliceOperands s = slice_operands(InferContext{node, inputs, outputs});
+  if (!s.starts || !s.ends || !s.axes || !s.steps)
+    node.fail(ErrorCode::kUnsupported, "starts, ends, axes or steps are not known");
+  Movement m = whole(inputs[0].shape);
+  m.shape = results[0].shape;
+  const std::vector<int64_t> axes = normalise_axes(node, *s.axes, static_cast<int64_t>(m.as.size()));
   for (size_t i = 0; i < axes.size(); ++i) {
-    const size_t axis = static_cast<size_t>(normalise_axis(c.node, axes[i], in.rank()));
-    const SliceRange range = slice_range(c.node, in.shape()[axis], starts[i], ends[i], steps.empty() ? 1 : steps[i]);
-    offset += range.start * strides[axis];
-    strides[axis] = range.count > 1 ? strides[axis] * range.step : 0;  // a step may be huge where one element is taken
+    const auto axis = static_cast<size_t>(axes[i]);
+    const SliceRange range = slice_range(node, m.as[axis], (*s.starts)[i], (*s.ends)[i], (*s.steps)[i]);
+    m.start[axis] = range.start;
+    if (range.count > 1) m.step[axis] = range.step;  // it may be huge where one element is taken
   }
-  c.outputs[0] = gather_strided(in, types[0].shape, offset, strides);
+  return {m};
 }
 
 // ---------------------------------------------------------------------------------------- Tile and Expand
@@ -512,16 +503,14 @@ void infer_tile(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
 
-void evaluate_tile(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor& in = c.input(0);
-  const std::vector<int64_t> from = row_strides(in.shape()), repeats = c.input(1).to_int64s();
-  Shape shape;
-  std::vector<int64_t> strides;
-  for (size_t i = 0; i < in.shape().size(); ++i) {  // every axis as (repeats, dimension), the repeats with stride 0
-    shape.insert(shape.end(), {repeats[i], in.shape()[i]});
-    strides.insert(strides.end(), {0, from[i]});
+Movements tiled(const Node&, const Types& inputs, const Types& results) {
+  Movement m = whole(inputs[0].shape);
+  m.shape.clear();
+  for (size_t d = 0; d < m.as.size(); ++d) {  // every axis as (repeats, dimension)
+    m.from[d] = static_cast<int64_t>(2 * d + 1);
+    m.shape.insert(m.shape.end(), {results[0].shape[d] / std::max<int64_t>(m.as[d], 1), m.as[d]});
   }
-  c.outputs[0] = gather_strided(in, shape, 0, strides).reshaped(types[0].shape);
+  return {m};
 }
 
 void infer_expand(InferContext& c) {
@@ -544,37 +533,33 @@ void infer_expand(InferContext& c) {
   c.outputs[0] = broadcast_types(c.node, in.dtype, {&in, &target});
 }
 
-void evaluate_expand(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor& in = c.input(0);
-  c.outputs[0] = gather_strided(in, types[0].shape, 0, broadcast_strides(in.shape(), types[0].shape));
+Movements expanded(const Node&, const Types& inputs, const Types& results) {
+  Movement m = whole(inputs[0].shape);
+  m.shape = results[0].shape;
+  for (size_t d = 0; d < m.as.size(); ++d)
+    m.from[d] = m.as[d] == 1 ? -1 : static_cast<int64_t>(m.shape.size() - m.as.size() + d);
+  return {m};
 }
 
 }  // namespace
 
 void register_shape(Registry& r) {
-  for (int version : {5, 13}) add(r, "Reshape", version, kTwo, infer_reshape, evaluate_reshaped);
-  for (int version : {14, 19, 21, 23, 24})
-    add(r, "Reshape", version, kTwo, infer_reshape, evaluate_reshaped, {"allowzero"});
-  for (int version : {1, 9, 11, 13, 21, 23, 24})
-    add(r, "Flatten", version, kOne, infer_flatten, evaluate_reshaped, {"axis"});
-  for (int version : {1, 11}) {
-    add(r, "Squeeze", version, kOne, infer_squeeze, evaluate_reshaped, {"axes"});
-    add(r, "Unsqueeze", version, kOne, infer_unsqueeze, evaluate_reshaped, {"axes"});
-  }
-  for (int version : {13, 21, 23, 24}) {
-    add(r, "Squeeze", version, {1, 2}, infer_squeeze, evaluate_reshaped);
-    add(r, "Unsqueeze", version, kTwo, infer_unsqueeze, evaluate_reshaped);
-  }
-  for (int version : {1, 13, 21, 23, 24})
-    add(r, "Transpose", version, kOne, infer_transpose, evaluate_transpose, {"perm"});
-  for (int version : {4, 11, 13}) add(r, "Concat", version, {1, -1}, infer_concat, evaluate_concat, {"axis"});
-  for (int version : {2, 11}) add(r, "Split", version, kOne, infer_split, evaluate_split, {"axis", "split"}, {1, -1});
-  add(r, "Split", 13, {1, 2}, infer_split, evaluate_split, {"axis"}, {1, -1});
-  add(r, "Split", 18, {1, 2}, infer_split, evaluate_split, {"axis", "num_outputs"}, {1, -1});
-  add(r, "Slice", 1, kOne, infer_slice, evaluate_slice, {"starts", "ends", "axes"});
-  for (int version : {10, 11, 13}) add(r, "Slice", version, {3, 5}, infer_slice, evaluate_slice);
-  for (int version : {6, 13}) add(r, "Tile", version, kTwo, infer_tile, evaluate_tile);
-  for (int version : {8, 13}) add(r, "Expand", version, kTwo, infer_expand, evaluate_expand);
+  add_movement(r, "Reshape", 5, kTwo, infer_reshape, renamed);
+  add_movement(r, "Reshape", 14, kTwo, infer_reshape, renamed, {"allowzero"});
+  add_movement(r, "Flatten", 1, kOne, infer_flatten, renamed, {"axis"});
+  add_movement(r, "Squeeze", 1, kOne, infer_squeeze, renamed, {"axes"});
+  add_movement(r, "Unsqueeze", 1, kOne, infer_unsqueeze, renamed, {"axes"});
+  add_movement(r, "Squeeze", 13, {1, 2}, infer_squeeze, renamed);
+  add_movement(r, "Unsqueeze", 13, kTwo, infer_unsqueeze, renamed);
+  add_movement(r, "Transpose", 1, kOne, infer_transpose, transposed, {"perm"});
+  add(r, "Concat", 4, {1, -1}, infer_concat, evaluate_concat, {"axis"});
+  add_movement(r, "Split", 2, kOne, infer_split, parts, {"axis", "split"}, {1, -1});
+  add_movement(r, "Split", 13, {1, 2}, infer_split, parts, {"axis"}, {1, -1});
+  add_movement(r, "Split", 18, {1, 2}, infer_split, parts, {"axis", "num_outputs"}, {1, -1});
+  add_movement(r, "Slice", 1, kOne, infer_slice, sliced, {"starts", "ends", "axes"});
+  add_movement(r, "Slice", 10, {3, 5}, infer_slice, sliced);
+  add_movement(r, "Tile", 6, kTwo, infer_tile, tiled);
+  add_movement(r, "Expand", 8, kTwo, infer_expand, expanded);
 }
 
 }  // namespace tessera::ops

@@ -18,8 +18,7 @@ using namespace kernel;
 /// A tensor of any numeric type from doubles; integers are truncated.
 Tensor from_doubles(const Node& node, DType dtype, const Shape& shape, const std::vector<double>& values) {
   Tensor out(is_narrow_float(dtype) ? DType::kFloat : dtype, shape);
-  if (!visit_arithmetic(out.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
+  if (!visit_arithmetic(out.dtype(), [&]<typename T>(Tag<T>) {
         for (size_t i = 0; i < values.size(); ++i) mutable_elements<T>(out)[i] = static_cast<T>(values[i]);
       }))
     unsupported_type(node, dtype);
@@ -322,8 +321,7 @@ void evaluate_det(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor in = widen(c.input(0));
   const int64_t n = in.shape().back();
   Tensor out(in.dtype(), types[0].shape);
-  visit_float(in.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_float(in.dtype(), [&]<typename T>(Tag<T>) {
     for (int64_t b = 0; b < out.size(); ++b) {
       std::vector<T> m(elements<T>(in) + b * n * n, elements<T>(in) + (b + 1) * n * n);
       const auto at = [&](int64_t r, int64_t k) -> T& { return m[static_cast<size_t>(r * n + k)]; };
@@ -360,7 +358,7 @@ void register_signal(Registry& r) {
       {"output_datatype", "periodic"});
   add(r, "BlackmanWindow", 17, kOne, infer_window, evaluate_window(0.42, 0.5, 0.08), {"output_datatype", "periodic"});
   add(r, "MelWeightMatrix", 17, {5, 5}, infer_mel, evaluate_mel, {"output_datatype"});
-  for (int version : {11, 22}) add(r, "Det", version, kOne, infer_det, evaluate_det);
+  add(r, "Det", 11, kOne, infer_det, evaluate_det);
 }
 
 }  // namespace tessera::ops

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Movement that knows about positions: Pad, DepthToSpace, SpaceToDepth, ReverseSequence, Trilu, CenterCropPad, Col2Im.
 // Pad builds one table per axis that says where an output position comes from (or that it is filled), so that all modes
-// share one copy loop; the two depth/space operators are a reshape, a strided copy and a reshape.
-#include "ops/elementwise_kernel.h"
+// share one copy loop; the two depth/space operators are Movements (movement.h).
+#include "ops/movement.h"
 
 namespace tessera::ops {
 
@@ -18,8 +18,7 @@ Tensor mapped_copy(const Tensor& in, const Shape& shape, const std::vector<std::
   Tensor out(in.dtype(), shape);
   if (out.size() == 0) return out;
   const std::vector<int64_t> strides = row_strides(in.shape());
-  visit_storage(in.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
     const T* x = elements<T>(in);
     const T value = elements<T>(fill)[0];
     T* y = mutable_elements<T>(out);
@@ -173,18 +172,6 @@ void evaluate_pad(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 // ------------------------------------------------------------------------------------------ depth and space
 
-/// in.reshaped(shape) with permuted axes, reshaped to `result`.
-Tensor rearranged(const Tensor& in, const Shape& shape, const std::vector<size_t>& perm, const Shape& result) {
-  const std::vector<int64_t> from = row_strides(shape);
-  Shape permuted;
-  std::vector<int64_t> strides;
-  for (size_t axis : perm) {
-    permuted.push_back(shape[axis]);
-    strides.push_back(from[axis]);
-  }
-  return gather_strided(in, permuted, 0, strides).reshaped(result);
-}
-
 int64_t block_size(const Node& node) {
   const int64_t b = node.get_int("blocksize", 0);
   if (b <= 0 || b > (1 << 20))
@@ -213,14 +200,11 @@ void infer_depth_to_space(InferContext& c) {
                         times(in.shape[3])};
 }
 
-void evaluate_depth_to_space(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor& in = c.input(0);
-  const Shape& s = in.shape();
-  const int64_t b = block_size(c.node), depth = types[0].shape[1];
-  if (depth_last(c.node))
-    c.outputs[0] = rearranged(in, {s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3}, types[0].shape);
-  else
-    c.outputs[0] = rearranged(in, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2}, types[0].shape);
+std::vector<Movement> to_space(const Node& node, const std::vector<TypeInfo>& inputs, const std::vector<TypeInfo>&) {
+  const Shape& s = inputs[0].shape;
+  const int64_t b = block_size(node), depth = s[1] / (b * b);
+  if (depth_last(node)) return {permuted({s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3})};
+  return {permuted({s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2})};
 }
 
 void infer_space_to_depth(InferContext& c) {
@@ -237,12 +221,12 @@ void infer_space_to_depth(InferContext& c) {
   c.outputs[0].shape = {in.shape[0], product(Shape{in.shape[1], b, b}), divided(in.shape[2]), divided(in.shape[3])};
 }
 
-void evaluate_space_to_depth(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Shape& s = c.input(0).shape();
-  const int64_t b = block_size(c.node);
-  const std::vector<size_t> order =
-      depth_last(c.node) ? std::vector<size_t>{0, 1, 3, 5, 2, 4} : std::vector<size_t>{0, 3, 5, 1, 2, 4};
-  c.outputs[0] = rearranged(c.input(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}, order, types[0].shape);
+std::vector<Movement> to_depth(const Node& node, const std::vector<TypeInfo>& inputs, const std::vector<TypeInfo>&) {
+  const Shape& s = inputs[0].shape;
+  const int64_t b = block_size(node);
+  const std::vector<int64_t> order =
+      depth_last(node) ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4};
+  return {permuted({s[0], s[1], s[2] / b, b, s[3] / b, b}, order)};
 }
 
 // ------------------------------------------------------------------------------------------ ReverseSequence
@@ -277,8 +261,7 @@ void evaluate_reverse_sequence(EvalContext& c, const std::vector<TypeInfo>& type
   const int64_t inner = product(in.shape(), 2, in.shape().size());
   const int64_t steps = in.shape()[time_first ? 0 : 1], batch = in.shape()[time_first ? 1 : 0];
   Tensor out(in.dtype(), in.shape());
-  visit_storage(in.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
     const T* x = elements<T>(in);
     T* y = mutable_elements<T>(out);
     for (int64_t b = 0; b < batch; ++b)
@@ -313,8 +296,7 @@ void evaluate_trilu(EvalContext& c, const std::vector<TypeInfo>& types) {
   const int64_t rows = s[s.size() - 2], columns = s[s.size() - 1], matrices = product(s, 0, s.size() - 2);
   Tensor out(in.dtype(), s);
   // Column j of row i is kept where j - i >= k (upper) or j - i <= k (lower).
-  visit_storage(in.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
     const T* x = elements<T>(in);
     T* y = mutable_elements<T>(out);
     for (int64_t m = 0; m < matrices; ++m)
@@ -450,28 +432,25 @@ void evaluate_col2im(EvalContext& c, const std::vector<TypeInfo>& types) {
   const int64_t planes = in.shape()[0] * types[0].shape[1], block_size = product(block), positions = product(counts),
                 plane = product(image);
   Tensor out(in.dtype(), types[0].shape);
-  if (!visit_arithmetic(in.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const T* x = elements<T>(in);
-        T* y = mutable_elements<T>(out);
-        for (int64_t p = 0; p < planes; ++p)
-          for (int64_t k = 0; k < block_size; ++k)
-            for (int64_t l = 0; l < positions; ++l) {
-              int64_t offset = 0, stride = 1, kk = k, ll = l;
-              bool inside = true;
-              for (size_t d = n; d-- > 0;) {
-                const int64_t at = (ll % counts[d]) * w.strides[d] - w.pads[d] + (kk % block[d]) * w.dilations[d];
-                inside = inside && at >= 0 && at < image[d];
-                offset += at * stride;
-                stride *= image[d];
-                kk /= block[d];
-                ll /= counts[d];
-              }
-              if (inside)
-                y[p * plane + offset] = wrap_add(y[p * plane + offset], x[(p * block_size + k) * positions + l]);
-            }
-      }))
-    unsupported_type(c.node, in.dtype());
+  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
+    const T* x = elements<T>(in);
+    T* y = mutable_elements<T>(out);
+    for (int64_t p = 0; p < planes; ++p)
+      for (int64_t k = 0; k < block_size; ++k)
+        for (int64_t l = 0; l < positions; ++l) {
+          int64_t offset = 0, stride = 1, kk = k, ll = l;
+          bool inside = true;
+          for (size_t d = n; d-- > 0;) {
+            const int64_t at = (ll % counts[d]) * w.strides[d] - w.pads[d] + (kk % block[d]) * w.dilations[d];
+            inside = inside && at >= 0 && at < image[d];
+            offset += at * stride;
+            stride *= image[d];
+            kk /= block[d];
+            ll /= counts[d];
+          }
+          if (inside) y[p * plane + offset] = wrap_add(y[p * plane + offset], x[(p * block_size + k) * positions + l]);
+        }
+  });
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -479,14 +458,12 @@ void evaluate_col2im(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void register_space(Registry& r) {
   add(r, "Pad", 2, kOne, infer_pad, evaluate_pad, {"mode", "pads", "value"});
-  for (int version : {11, 13}) add(r, "Pad", version, {2, 3}, infer_pad, evaluate_pad, {"mode"});
-  for (int version : {18, 19, 21, 23, 24}) add(r, "Pad", version, {2, 4}, infer_pad, evaluate_pad, {"mode"});
-  add(r, "DepthToSpace", 1, kOne, infer_depth_to_space, evaluate_depth_to_space, {"blocksize"});
-  for (int version : {11, 13})
-    add(r, "DepthToSpace", version, kOne, infer_depth_to_space, evaluate_depth_to_space, {"blocksize", "mode"});
-  for (int version : {1, 13})
-    add(r, "SpaceToDepth", version, kOne, infer_space_to_depth, evaluate_space_to_depth, {"blocksize"});
-  add(r, "SpaceToDepth", 28, kOne, infer_space_to_depth, evaluate_space_to_depth, {"blocksize", "mode"});
+  add(r, "Pad", 11, {2, 3}, infer_pad, evaluate_pad, {"mode"});
+  add(r, "Pad", 18, {2, 4}, infer_pad, evaluate_pad, {"mode"});
+  add_movement(r, "DepthToSpace", 1, kOne, infer_depth_to_space, to_space, {"blocksize"});
+  add_movement(r, "DepthToSpace", 11, kOne, infer_depth_to_space, to_space, {"blocksize", "mode"});
+  add_movement(r, "SpaceToDepth", 1, kOne, infer_space_to_depth, to_depth, {"blocksize"});
+  add_movement(r, "SpaceToDepth", 28, kOne, infer_space_to_depth, to_depth, {"blocksize", "mode"});
   add(r, "ReverseSequence", 10, kTwo, infer_reverse_sequence, evaluate_reverse_sequence, {"batch_axis", "time_axis"});
   add(r, "Trilu", 14, {1, 2}, infer_trilu, evaluate_trilu, {"upper"});
   add(r, "CenterCropPad", 18, kTwo, infer_center_crop_pad, evaluate_center_crop_pad, {"axes"});

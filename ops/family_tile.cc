@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of the NPU inside of a model: a node holds the artifact of one (compiler/tile), which says the types and
 // shapes of its operands too. No plain meaning is here; a device runs the program.
-#include "ops/operator.h"
+#include "ops/elementwise_kernel.h"
 
 namespace tessera::ops {
 
 namespace {
-
-constexpr const char* kTile = "ai.tessera";
 
 /// Types and shapes as the node's attributes have them: element types, and all extents one after the other by ranks.
 std::vector<TypeInfo> listed(const Node& node, const std::string& side) {
@@ -55,16 +53,11 @@ void evaluate_kernel(EvalContext& c) {
 }  // namespace
 
 void register_tile(Registry& r) {
-  OperatorDef def;
-  def.domain = kTile;
-  def.name = "Kernel";
-  def.min_inputs = 1, def.max_inputs = -1;
-  def.min_outputs = 1, def.max_outputs = -1;
+  OperatorDef def = kernel::operator_def("ai.tessera", "Kernel", 1, {1, -1}, infer_kernel, evaluate_kernel,
+                                         {"alone", "artifact", "artifact_bytes", "name", "input_types", "input_ranks",
+                                          "input_extents", "output_types", "output_ranks", "output_extents"},
+                                         1, {1, -1});
   def.deterministic = false;  // not folded
-  def.infer = infer_kernel;
-  def.evaluate = evaluate_kernel;
-  def.attributes = {"alone",       "artifact",      "artifact_bytes", "name",         "input_types",
-                    "input_ranks", "input_extents", "output_types",   "output_ranks", "output_extents"};
   r.add(std::move(def));
 }
 

@@ -99,8 +99,7 @@ LayerNormalized layer_normalize(const Tensor& x, int64_t axis, double epsilon, b
   std::fill(rows.begin() + axis, rows.end(), 1);
   LayerNormalized result{Tensor(x.dtype(), x.shape()), Tensor(x.dtype(), rows), Tensor(x.dtype(), rows)};
   if (x.size() == 0) return result;
-  kernel::visit_float(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     const int64_t width = kernel::product(x.shape(), static_cast<size_t>(axis), x.shape().size());
     const bool in_lanes = lanes && std::is_same_v<T, float> && width >= shortest_in_lanes(centred);
     const Parameter<T> factor(scale, x.shape(), width), addend(shift, x.shape(), width);

@@ -64,8 +64,7 @@ Tensor matrix_product(const Node& node, const Tensor& a, const Tensor& b) {
   const int64_t m = left[left.size() - 2], k = left.back(), n = right.back();
   const Shape left_batch(left.begin(), left.end() - 2), right_batch(right.begin(), right.end() - 2);
   const Shape batch = broadcast_shapes(node, {left_batch, right_batch});
-  visit_product(node, a.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_product(node, a.dtype(), [&]<typename T>(kernel::Tag<T>) {
     const T* left_data = kernel::elements<T>(a);
     const T* right_data = kernel::elements<T>(b);
     T* out = kernel::mutable_elements<T>(y);
@@ -132,8 +131,7 @@ Tensor general_product(const Node& node, const Tensor& a, const Tensor& b, const
   const float alpha = node.get_float("alpha", 1.0f), beta = node.get_float("beta", 1.0f);
   Tensor y(a.dtype(), {m, n});
   if (y.size() == 0) return y;
-  visit_product(node, a.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_product(node, a.dtype(), [&]<typename T>(kernel::Tag<T>) {
     T* out = kernel::mutable_elements<T>(y);
     const int64_t a_width = a.shape()[1], b_width = b.shape()[1];
     multiply<T>(m, n, k, {kernel::elements<T>(a), trans_a ? 1 : a_width, trans_a ? a_width : 1},

@@ -39,34 +39,27 @@ Range range_of(DType dtype) {
   throw Error(ErrorCode::kInvalidModel, "no quantised range for element type " + std::string(to_string(dtype)));
 }
 
-int32_t round_to_int32(float value) {
-  if (!(value >= -2147483648.0f && value < 2147483648.0f)) return std::numeric_limits<int32_t>::min();
-  return static_cast<int32_t>(std::nearbyintf(value));
+using scalar::Number;
+using Real = Number<float>;
+using Integer = Number<int32_t>;
+
+int32_t round_to_int32(float value) { return scalar::round_to_int32(Real{value}).value; }
+
+int32_t quantize(float x, float scale, int32_t zero, Range range) {
+  return scalar::quantize(Real{x}, Real{scale}, Integer{zero}, range).value;
 }
-
-namespace {
-
-// The clamp of a vector unit: max first, then min, and a NaN becomes the lower bound.
-int32_t clamp_round(float value, int32_t zero, Range range) {
-  const float low = static_cast<float>(range.low - zero);
-  const float high = static_cast<float>(range.high - zero);
-  float v = value > low ? value : low;
-  v = v < high ? v : high;
-  return static_cast<int32_t>(std::nearbyintf(v)) + zero;
-}
-
-}  // namespace
-
-int32_t quantize(float x, float scale, int32_t zero, Range range) { return clamp_round(x / scale, zero, range); }
 
 int32_t requantize(int32_t accumulator, float multiplier, int32_t zero, Range range) {
-  return clamp_round(static_cast<float>(accumulator) * multiplier, zero, range);
+  return scalar::requantize(Integer{accumulator}, Real{multiplier}, Integer{zero}, range).value;
 }
 
 float dequantize(int32_t x, float scale, int32_t zero) {
-  const auto difference = static_cast<int32_t>(static_cast<uint32_t>(x) - static_cast<uint32_t>(zero));
-  return scale * static_cast<float>(difference);
+  return scalar::dequantize(Integer{x}, Real{scale}, Integer{zero}).value;
 }
+
+float logistic(float x) { return scalar::logistic(Real{x}).value; }
+
+float hyperbolic_tangent(float x) { return scalar::hyperbolic_tangent(Real{x}).value; }
 
 std::vector<int32_t> to_int32s(const Tensor& tensor) {
   std::vector<int32_t> out(static_cast<size_t>(tensor.size()));
@@ -183,39 +176,15 @@ Tensor apply_table(const Tensor& x, const std::array<uint8_t, 256>& table) {
   return y;
 }
 
-float logistic(float x) {
-  float v = x > -18.0f ? x : -18.0f;
-  v = v < 18.0f ? v : 18.0f;
-  const float s = v * v;
-  float p = std::fma(s, 4.37031012579801e-11f, 1.15627324459942e-07f);
-  p = std::fma(p, s, 6.08574864600143e-05f);
-  p = std::fma(p, s, 8.51377133304701e-03f);
-  p = std::fma(p, s, 2.48287947061529e-01f);
-  p = p * v;
-  float q = std::fma(s, 6.10247389755681e-13f, 5.76102136993427e-09f);
-  q = std::fma(q, s, 6.29106785017040e-06f);
-  q = std::fma(q, s, 1.70198817374094e-03f);
-  q = std::fma(q, s, 1.16817656904453e-01f);
-  q = std::fma(q, s, 9.93151921023180e-01f);
-  const float y = p / q + 0.5f;
-  return std::min(std::max(y, 0.0f), 1.0f);
-}
-
-float hyperbolic_tangent(float x) {
-  float v = x > -9.0f ? x : -9.0f;
-  v = v < 9.0f ? v : 9.0f;
-  const float s = v * v;
-  float p = std::fma(s, -2.76076847742355e-16f, 2.00018790482477e-13f);
-  p = std::fma(p, s, -8.60467152213735e-11f);
-  p = std::fma(p, s, 5.12229709037114e-08f);
-  p = std::fma(p, s, 1.48572235717979e-05f);
-  p = std::fma(p, s, 6.37261928875436e-04f);
-  p = std::fma(p, s, 4.89352455891786e-03f);
-  p = p * v;
-  float q = std::fma(s, 1.19825839466702e-06f, 1.18534705686654e-04f);
-  q = std::fma(q, s, 2.26843463243900e-03f);
-  q = std::fma(q, s, 4.89352518554385e-03f);
-  return p / q;
+bool first_is_scalar(const Shape& a, const Shape& b) {
+  const size_t shared = std::min(a.size(), b.size());
+  if (shared == 0) return a.empty() || a.back() <= 1;
+  for (size_t k = 1; k <= shared; ++k) {
+    const int64_t da = a[a.size() - k], db = b[b.size() - k];
+    if (std::max(da, db) <= 1 && k < shared) continue;
+    return da <= 1;
+  }
+  return false;
 }
 
 DynamicParameters dynamic_parameters(std::span<const float> x) {
@@ -255,6 +224,17 @@ void expect_scalar(const InferContext& context, size_t i, const char* what) {
       context.node.fail(ErrorCode::kInvalidModel,
                         std::string(what) + " must hold one element, its shape is " + to_string(type.shape));
   }
+}
+
+std::vector<DType> bytes_as(const InferContext& context, size_t i) {
+  const DType dtype = context.has(i) ? context.input(i).dtype : DType::kUndefined;
+  return dtype == DType::kUndefined ? kBytes : std::vector<DType>{dtype};
+}
+
+void expect_parameters(const InferContext& context, size_t scale, const std::vector<DType>& dtypes) {
+  expect_dtype(context, scale, {DType::kFloat}, "a scale");
+  expect_dtype(context, scale + 1, dtypes, "a zero point");
+  for (size_t i : {scale, scale + 1}) expect_scalar(context, i, "a scale or zero point");
 }
 
 }  // namespace tessera::ops::quantized

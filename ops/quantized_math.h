@@ -12,15 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "ops/operator.h"
+#include "ops/elementwise_kernel.h"
+#include "ops/quantized_scalar.h"
 
 namespace tessera::ops::quantized {
-
-/// Representable integers of a quantised element type.
-struct Range {
-  int32_t low = 0;
-  int32_t high = 0;
-};
 
 /// True for the integer types a quantised tensor may have (u8 s8 u16 s16 u4 s4 u2 s2).
 bool is_quantized_integer(DType dtype);
@@ -58,6 +53,10 @@ std::array<uint8_t, 256> build_table(DType dtype, float x_scale, int32_t x_zero,
                                      const std::function<float(float)>& f);
 Tensor apply_table(const Tensor& x, const std::array<uint8_t, 256>& table);
 
+/// True when the innermost run of a broadcast binary operator sees `a` as one scalar. The run lies along the last axis,
+/// among those both operands have, whose extent is not 1 (or along the first of these if all are 1).
+bool first_is_scalar(const Shape& a, const Shape& b);
+
 /// 1 / (1 + exp(-x)) as the oracle's vector kernel computes it: a rational approximation in fma steps.
 float logistic(float x);
 /// tanh(x) likewise.
@@ -70,7 +69,21 @@ struct DynamicParameters {
 };
 DynamicParameters dynamic_parameters(std::span<const float> x);
 
+/// One scale and zero point of a node, at inputs `scale` and scale + 1; the latter has type `dtype`.
+struct Parameters {
+  float scale;
+  int32_t zero;
+  Parameters(const EvalContext& context, size_t scale, DType dtype)
+      : scale(scalar_scale(context, scale, "a scale")), zero(scalar_zero(context, scale + 1, dtype, "a zero point")) {}
+};
+
 // Inference helpers.
+inline const std::vector<DType> kBytes = {DType::kUint8, DType::kInt8};
+/// The type of input i where it is known, else kBytes.
+std::vector<DType> bytes_as(const InferContext& context, size_t i);
+/// Throws unless inputs `scale` and scale + 1 are a float32 scale and a zero point of one of `dtypes`, one element
+/// each.
+void expect_parameters(const InferContext& context, size_t scale, const std::vector<DType>& dtypes);
 /// A tensor type with the shape of `x`, as far as it is known.
 TypeInfo same_shape(const TypeInfo& x, DType dtype);
 /// Throws unless input i is absent or of one of `dtypes` (an unknown element type passes).

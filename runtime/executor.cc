@@ -550,6 +550,27 @@ struct Executor::State {
   }
 };
 
+namespace {
+
+/// A program that waits for the cores of these numbers instead of 0, 1, ...
+std::vector<uint8_t> on_cores(const std::vector<uint8_t>& program, const std::vector<uint32_t>& cores) {
+  if (cores.empty()) return program;
+  std::vector<uint8_t> moved = program;
+  for (size_t at = 0; at < moved.size(); at += isa::kInstructionBytes) {
+    isa::Word word;
+    std::memcpy(word.data(), moved.data() + at, word.size());
+    isa::Decoded decoded = isa::decode(word);
+    auto* fence = decoded.instruction ? std::get_if<isa::Fence>(&*decoded.instruction) : nullptr;
+    if (fence == nullptr || !fence->await || fence->await_core >= cores.size()) continue;
+    fence->await_core = static_cast<decltype(fence->await_core)>(cores[fence->await_core]);
+    word = isa::encode(*decoded.instruction);
+    std::memcpy(moved.data() + at, word.data(), word.size());
+  }
+  return moved;
+}
+
+}  // namespace
+
 Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::shared_ptr<driver::Device> device)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
@@ -564,10 +585,13 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
   isa::MachineConfig have = s.device->config();
   isa::MachineConfig want = a.config;
   have.name = want.name = "";
+  const std::vector<uint32_t> cores = s.device->cores();
   if (!(have == want))
-    throw Error(ErrorCode::kInvalidArgument, "the program was compiled for configuration '" + a.config.name +
-                                                 "', the device is '" + s.device->config().name +
-                                                 "'; compile with --config " + s.device->config().name);
+    throw Error(ErrorCode::kInvalidArgument,
+                "the program was compiled for configuration '" + a.config.name + "', the device is '" +
+                    s.device->config().name + "'; compile with --config " +
+                    (cores.empty() ? s.device->config().name
+                                   : "of its chip and --cores with " + std::to_string(cores.size()) + " numbers"));
   const auto place = [&](uint64_t bytes) {
     const uint64_t address = s.device->allocate(std::max<uint64_t>(bytes, 64));
     s.allocations.push_back(address);
@@ -583,12 +607,12 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
     State::Loaded loaded;
     loaded.instructions = static_cast<uint32_t>(p.instructions.size() / 64);
     loaded.program = place(p.instructions.size());
-    s.device->place(loaded.program, p.instructions);
+    s.device->place(loaded.program, on_cores(p.instructions, cores));
     for (const program::CoreStream& stream : p.others) {
       driver::CoreProgram& other = loaded.others.emplace_back();
       if (stream.instructions.empty()) continue;
       other = {place(stream.instructions.size()), static_cast<uint32_t>(stream.instructions.size() / 64)};
-      s.device->place(other.program_address, stream.instructions);
+      s.device->place(other.program_address, on_cores(stream.instructions, cores));
     }
     loaded.constants = place(p.constant_bytes);
     if (p.constant_bytes != 0)

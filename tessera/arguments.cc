@@ -114,6 +114,7 @@ SessionOptions session_options(const Arguments& a) {
   SessionOptions options;
   options.device = a.device.empty() ? "fsim" : a.device;
   options.config = a.config;
+  options.cores = a.cores;
   options.import = import_options(a);
   options.compile = compile_options(a);
   options.import.litert_kernels = options.compile.litert_kernels;

@@ -26,6 +26,7 @@ struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
   std::vector<std::string> plugins, print_ir_after;
+  std::vector<uint32_t> cores;
   std::string dump_dir;
   std::string html, model_explorer, explore;
   std::vector<std::string> compare;

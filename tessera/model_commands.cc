@@ -95,6 +95,16 @@ SessionOptions options_for(const Arguments& a, const std::string& model) {
   return options;
 }
 
+/// The options of a model that is compiled and not run: its machine is what the chosen cores make.
+SessionOptions options_to_compile(const Arguments& a) {
+  SessionOptions options = options_for(a, a.model);
+  if (options.cores.empty()) return options;
+  const auto cores = static_cast<int>(options.cores.size());
+  options.config = isa::to_toml(driver::part_of(isa::find_config(options.config), cores));
+  options.cores.clear();
+  return options;
+}
+
 /// A line for each step: seconds and share.
 std::string times_table(const StepTimes& times) {
   double all = 0;
@@ -112,7 +122,7 @@ std::string times_table(const StepTimes& times) {
 
 /// The artifact of a model. A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
 KeptProgram compiled(const Arguments& a) {
-  const SessionOptions given = options_for(a, a.model);
+  const SessionOptions given = options_to_compile(a);
   const auto config = isa::find_config(given.config);
   compiler::ImportOptions import = given.import;
   compiler::CompileOptions options = given.compile;
@@ -149,7 +159,7 @@ KeptProgram compiled(const Arguments& a) {
 /// Programs for all shapes that will come, into the cache.
 int compile_ahead(const Arguments& a) {
   if (!a.output.empty()) refuse("--shapes compiles many programs into the cache; leave -o out");
-  const SessionOptions given = options_for(a, a.model);
+  const SessionOptions given = options_to_compile(a);
   const auto config = isa::find_config(given.config);
   const auto source = compiler::ModelSource::from_file(a.model);
   KeptPrograms programs(source, given.compile);
@@ -246,6 +256,13 @@ int export_command(Arguments a) {
   options.ram = a.ram.empty() ? target.bytes : size_of("--ram", a.ram);
   const std::string bytes = read_text(a.model);
   const program::Artifact artifact = holds_artifact(a, bytes) ? artifact_of(a, bytes) : compiled(a).artifact;
+  const std::string first =
+      "firmware starts one core; export for core 0 of the chip, whose registers come first: --cores 0";
+  if (artifact.config.cores > 1)
+    throw Error(ErrorCode::kUnsupported, "configuration '" + artifact.config.name + "' has " +
+                                             std::to_string(artifact.config.cores) + " cores, and " + first);
+  if (!a.cores.empty() && a.cores != std::vector<uint32_t>{0}) refuse(first);
+  if (!a.cores.empty()) options.chip = isa::find_config(a.config);
   const bare_metal::Footprint needs = bare_metal::footprint(artifact, options);
   if (!a.quiet) std::fputs(bare_metal::footprint_text(needs, options).c_str(), stdout);
   bare_metal::check_room(needs, options);

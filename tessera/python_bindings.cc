@@ -15,6 +15,7 @@
 #include "driver/register_machine.h"
 #include "driver/registry.h"
 #include "driver/remote/worker.h"
+#include "driver/shared_chip.h"
 #include "isa/config.h"
 #include "isa/dram.h"
 #include "ops/python_tensor.h"
@@ -242,6 +243,19 @@ PYBIND11_MODULE(_tessera, m) {
         return out;
       });
 
+  py::class_<driver::SharedChip, std::shared_ptr<driver::SharedChip>>(m, "SharedChip")
+      .def(
+          py::init([](const std::string& device, const std::string& config,
+                      const std::map<std::string, std::string>& device_options) {
+            driver::DeviceOptions options;
+            options.backend = device_options;
+            const py::gil_scoped_release release;
+            return std::make_shared<driver::SharedChip>(driver::open_device(device, isa::find_config(config), options));
+          }),
+          py::arg("device"), py::arg("config"), py::arg("device_options"))
+      .def("cores", [](const driver::SharedChip& chip) { return chip.config().cores; });
+  py::class_<driver::SharedChip::Attendance>(m, "Attendance");
+
   py::class_<Session>(m, "Session")
       .def(py::init([](py::object model, const std::string& device, const std::string& config,
                        const std::map<std::string, ops::Shape>& shapes,
@@ -249,8 +263,13 @@ PYBIND11_MODULE(_tessera, m) {
                        bool check_races, std::optional<uint64_t> poison, std::optional<uint64_t> base_address,
                        const std::map<std::string, std::string>& compile_options, bool profile,
                        const std::optional<std::string>& trusted_keys, const py::object& progress,
-                       const std::map<std::string, py::object>& external, bool keep_state) {
+                       const std::map<std::string, py::object>& external, bool keep_state,
+                       const std::vector<uint32_t>& cores, const std::shared_ptr<driver::SharedChip>& chip,
+                       int priority) {
              SessionOptions options;
+             options.cores = cores;
+             options.chip = chip;
+             options.priority = priority;
              options.keep_state = keep_state;
              options.import.external = external_data(external);
              options.progress = observer_of(progress);
@@ -277,7 +296,7 @@ PYBIND11_MODULE(_tessera, m) {
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
            py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"),
            py::arg("compile_options"), py::arg("profile"), py::arg("trusted_keys"), py::arg("progress"),
-           py::arg("external"), py::arg("keep_state"))
+           py::arg("external"), py::arg("keep_state"), py::arg("cores"), py::arg("chip"), py::arg("priority"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("overridable", [](const Session& s) { return to_python(s.overridable()); })
@@ -311,6 +330,7 @@ PYBIND11_MODULE(_tessera, m) {
              py::gil_scoped_release release;
              return s.to_device(value.tensor);
            })
+      .def("attend", &Session::attend, py::call_guard<py::gil_scoped_release>())
       .def("prepare", &Session::prepare)
       .def("reset_state", &Session::reset_state, py::call_guard<py::gil_scoped_release>())
       .def("searching", &Session::searching)

@@ -34,66 +34,82 @@ void fill(ops::Tensor& tensor, const auto& value) {
   for (T& element : tensor.as_mutable<T>()) element = static_cast<T>(value());
 }
 
-ops::Tensor random_tensor(const Port& port, ops::Shape shape, Numbers& numbers) {
+/// Real and complex numbers with parts in [-1, 1). False: another type.
+bool fill_reals(ops::Tensor& tensor, Numbers& numbers) {
   using ops::DType;
-  for (int64_t& dim : shape)
-    if (dim < 0) dim = 1;
-  ops::Tensor tensor(port.dtype, std::move(shape));
-  const auto below = [&](uint64_t bound) { return [&numbers, bound] { return numbers.next() % bound; }; };
+  const DType dtype = tensor.dtype();
   const auto real = [&] { return static_cast<float>(numbers.real()); };
-  const auto any = [&] { return numbers.next(); };
-  const uint64_t rows = static_cast<uint64_t>(port.rows > 0 ? port.rows : kSmall);
-  // Where bytes index rows they stay among them, too.
-  const uint64_t bytes = static_cast<uint64_t>(port.rows > 0 ? std::min<int64_t>(port.rows, 128) : 256);
-  switch (port.dtype) {
-    case DType::kFloat: fill<float>(tensor, real); break;
-    case DType::kDouble: fill<double>(tensor, [&] { return numbers.real(); }); break;
-    case DType::kFloat16: fill<uint16_t>(tensor, [&] { return ops::float_to_half(real()); }); break;
-    case DType::kBfloat16: fill<uint16_t>(tensor, [&] { return ops::float_to_bfloat16(real()); }); break;
+  switch (dtype) {
+    case DType::kFloat: fill<float>(tensor, real); return true;
+    case DType::kDouble: fill<double>(tensor, [&] { return numbers.real(); }); return true;
+    case DType::kFloat16: fill<uint16_t>(tensor, [&] { return ops::float_to_half(real()); }); return true;
+    case DType::kBfloat16: fill<uint16_t>(tensor, [&] { return ops::float_to_bfloat16(real()); }); return true;
     case DType::kFloat8E4M3FN:
     case DType::kFloat8E4M3FNUZ:
     case DType::kFloat8E5M2:
     case DType::kFloat8E5M2FNUZ:
-      fill<uint8_t>(tensor, [&] { return ops::float_to_float8(port.dtype, real(), true); });
-      break;
-    case DType::kFloat8E8M0: fill<uint8_t>(tensor, [&] { return 120 + numbers.next() % 8; }); break;  // 2^-7 to 1
-    case DType::kFloat4E2M1: fill<uint8_t>(tensor, below(16)); break;
-    case DType::kFloat6E2M3:
-    case DType::kFloat6E3M2: fill<uint8_t>(tensor, below(64)); break;
+      fill<uint8_t>(tensor, [&] { return ops::float_to_float8(dtype, real(), true); });
+      return true;
     case DType::kComplex64:
-    case DType::kComplex128: {
-      const bool wide = port.dtype == DType::kComplex128;
-      for (int64_t i = 0; i < 2 * tensor.size(); ++i) {
-        if (wide)
-          reinterpret_cast<double*>(tensor.mutable_data())[i] = numbers.real();
-        else
-          reinterpret_cast<float*>(tensor.mutable_data())[i] = real();
-      }
-      break;
-    }
-    case DType::kBool: fill<uint8_t>(tensor, below(2)); break;
-    case DType::kUint2: fill<uint8_t>(tensor, below(4)); break;
-    case DType::kInt2: fill<int8_t>(tensor, [&] { return static_cast<int>(numbers.next() % 4) - 2; }); break;
-    case DType::kUint4: fill<uint8_t>(tensor, below(16)); break;
-    case DType::kInt4: fill<int8_t>(tensor, [&] { return static_cast<int>(numbers.next() % 16) - 8; }); break;
-    case DType::kUint8:
-    case DType::kInt8: fill<uint8_t>(tensor, port.rows > 0 ? below(bytes) : below(256)); break;
-    case DType::kUint16:
-    case DType::kInt16:
-      if (port.rows > 0)
-        fill<uint16_t>(tensor, below(std::min<uint64_t>(rows, 32768)));
-      else
-        fill<uint16_t>(tensor, any);
-      break;
-    case DType::kUint32:
-    case DType::kInt32: fill<uint32_t>(tensor, below(rows)); break;
-    case DType::kUint64:
-    case DType::kInt64: fill<uint64_t>(tensor, below(rows)); break;
-    case DType::kString:
-      for (std::string& text : tensor.mutable_strings()) text = std::to_string(numbers.next() % kSmall);
-      break;
-    case DType::kUndefined: break;
+      for (int64_t i = 0; i < 2 * tensor.size(); ++i) reinterpret_cast<float*>(tensor.mutable_data())[i] = real();
+      return true;
+    case DType::kComplex128:
+      for (int64_t i = 0; i < 2 * tensor.size(); ++i)
+        reinterpret_cast<double*>(tensor.mutable_data())[i] = numbers.real();
+      return true;
+    default: return false;
   }
+}
+
+/// Any value of the types with few, and small powers of two. False: another type.
+bool fill_codes(ops::Tensor& tensor, Numbers& numbers) {
+  using ops::DType;
+  const auto below = [&](uint64_t bound) { return [&numbers, bound] { return numbers.next() % bound; }; };
+  switch (tensor.dtype()) {
+    case DType::kFloat8E8M0: fill<uint8_t>(tensor, [&] { return 120 + numbers.next() % 8; }); return true;  // 2^-7 to 1
+    case DType::kFloat4E2M1:
+    case DType::kUint4: fill<uint8_t>(tensor, below(16)); return true;
+    case DType::kFloat6E2M3:
+    case DType::kFloat6E3M2: fill<uint8_t>(tensor, below(64)); return true;
+    case DType::kBool: fill<uint8_t>(tensor, below(2)); return true;
+    case DType::kUint2: fill<uint8_t>(tensor, below(4)); return true;
+    case DType::kInt2: fill<int8_t>(tensor, [&] { return static_cast<int>(numbers.next() % 4) - 2; }); return true;
+    case DType::kInt4: fill<int8_t>(tensor, [&] { return static_cast<int>(numbers.next() % 16) - 8; }); return true;
+    default: return false;
+  }
+}
+
+/// Integers of 8 bits and more: any where they are short, small ones where they are long, and those that index `rows`
+/// rows (0: none) below it. False: another type.
+bool fill_integers(ops::Tensor& tensor, int64_t rows, Numbers& numbers) {
+  using ops::DType;
+  const auto below = [&](uint64_t bound) { return [&numbers, bound] { return numbers.next() % bound; }; };
+  const auto up_to = [&](int64_t most, uint64_t otherwise) {  // so that signed ones index rows too
+    return below(rows > 0 ? static_cast<uint64_t>(std::min(rows, most)) : otherwise);
+  };
+  switch (tensor.dtype()) {
+    case DType::kUint8:
+    case DType::kInt8: fill<uint8_t>(tensor, up_to(128, 256)); return true;
+    case DType::kUint16:
+    case DType::kInt16: fill<uint16_t>(tensor, up_to(32768, 65536)); return true;
+    case DType::kUint32:
+    case DType::kInt32: fill<uint32_t>(tensor, below(static_cast<uint64_t>(rows > 0 ? rows : kSmall))); return true;
+    case DType::kUint64:
+    case DType::kInt64: fill<uint64_t>(tensor, below(static_cast<uint64_t>(rows > 0 ? rows : kSmall))); return true;
+    default: return false;
+  }
+}
+
+ops::Tensor random_tensor(const Port& port, ops::Shape shape, Numbers& numbers) {
+  for (int64_t& dim : shape)
+    if (dim < 0) dim = 1;
+  ops::Tensor tensor(port.dtype, std::move(shape));
+  if (port.dtype == ops::DType::kString) {
+    for (std::string& text : tensor.mutable_strings()) text = std::to_string(numbers.next() % kSmall);
+    return tensor;
+  }
+  // A type that is unknown stays as it is.
+  if (!fill_reals(tensor, numbers) && !fill_codes(tensor, numbers)) fill_integers(tensor, port.rows, numbers);
   return tensor;
 }
 

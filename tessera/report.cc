@@ -219,6 +219,30 @@ void add_row(std::vector<Column>& columns, std::vector<std::string> cells) {
   for (size_t c = 0; c < columns.size(); ++c) columns[c].cells.push_back(std::move(cells[c]));
 }
 
+/// A row for each core of a chip; nothing of other machines.
+std::string cores_text(const json& stats) {
+  const json cores = stats.value("cores", json::array());
+  if (cores.empty()) return "";
+  std::vector<Column> columns = {{"core", false, {}},          {"cycles", false, {}}, {"% of run", false, {}},
+                                 {"comp %", false, {}},        {"alu %", false, {}},  {"load %", false, {}},
+                                 {"store %", false, {}},       {"sync %", false, {}}, {"waits for cores", false, {}},
+                                 {"waits for bus", false, {}}, {"read B", false, {}}, {"written B", false, {}}};
+  for (const json& row : cores) {
+    const double own = value_of(row, "cycles");
+    std::vector<std::string> cells = {cell(row, "core"), cell(row, "cycles"), percent(own, value_of(stats, "cycles"))};
+    for (const char* cause : kCauses)
+      cells.push_back(has(row, "cycles_compute") ? percent(cycles_of(row, cause), own) : "-");
+    for (const char* key : {"core_wait_cycles", "bus_wait_cycles", "dram_read_bytes", "dram_write_bytes"})
+      cells.push_back(cell(row, key));
+    add_row(columns, std::move(cells));
+  }
+  std::string text = "\n" + table(columns);
+  if (has(stats, "bus_busy_cycles"))
+    text += "the shared bus moved data in " + cell(stats, "bus_busy_cycles") + " cycles (" +
+            percent(value_of(stats, "bus_busy_cycles"), value_of(stats, "cycles")) + " %)\n";
+  return text;
+}
+
 }  // namespace
 
 std::string report_text(const std::string& text, bool with_schedules, const std::string& from) {
@@ -246,6 +270,7 @@ std::string report_text(const std::string& text, bool with_schedules, const std:
   std::string report = sums_text(stats);
   const std::string note = float_note(text, "MODEL");
   if (!note.empty()) report += "note: " + note + "\n";
+  report += cores_text(stats);
   if (!npu[0].cells.empty()) report += "\n" + table(npu);
   if (!cpu[0].cells.empty()) report += "\n" + table(cpu);
   return report;

@@ -120,11 +120,27 @@ struct Session::State {
 
   void open_device() {
     if (device || reference()) return;
+    if (options.chip == nullptr && options.cores.empty()) {
+      device = open_machine(config);
+      return;
+    }
+    // Of the chip that is given, or one of its own.
+    auto chip = options.chip;
+    if (chip == nullptr) chip = std::make_shared<driver::SharedChip>(open_machine(config));
+    std::vector<uint32_t> cores = options.cores;
+    for (uint32_t k = 0; options.cores.empty() && k < static_cast<uint32_t>(chip->config().cores); ++k)
+      cores.push_back(k);
+    device = chip->part(std::move(cores), options.priority);
+    config = device->config();
+    options.config = isa::to_toml(config);
+  }
+
+  std::shared_ptr<driver::Device> open_machine(const isa::MachineConfig& machine) const {
     driver::DeviceOptions to;
     if (options.heap_base) to.heap_base = *options.heap_base;
     to.poison_allocations = options.poison;
     to.backend = options.device_options;
-    device = driver::open_device(options.device, config, to);
+    return driver::open_device(options.device, machine, to);
   }
 
   /// Reads an artifact; with trusted keys its signature comes first.
@@ -164,6 +180,9 @@ struct Session::State {
 
   void open(compiler::ModelSource given_model) {
     path = given_model.path();
+    if (options.chip != nullptr) options.config = isa::to_toml(options.chip->config());
+    if (reference() && !options.cores.empty())
+      throw Error(ErrorCode::kInvalidArgument, "the reference device is an interpreter and has no cores to choose");
     if (is_artifact(given_model.bytes()) || path.ends_with(".tsr")) {
       if (reference())
         throw Error(
@@ -527,6 +546,10 @@ std::vector<Bound> Session::run_bound(const NamedBounds& feeds, const std::vecto
 void Session::reset_state() {
   const std::lock_guard lock(state_->mutex);
   state_->states.clear();
+}
+
+std::unique_ptr<driver::SharedChip::Attendance> Session::attend() const {
+  return std::make_unique<driver::SharedChip::Attendance>(state_->device);
 }
 
 DeviceTensor Session::to_device(const ops::Tensor& tensor) const {

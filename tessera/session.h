@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "compiler/pipeline/model.h"
+#include "driver/shared_chip.h"
 #include "isa/program/artifact.h"
 #include "ops/tensor.h"
 #include "runtime/device_array.h"
@@ -38,6 +39,11 @@ struct SessionOptions {
   compiler::ImportOptions import;  // shapes of dynamic inputs
   compiler::CompileOptions compile;
   std::map<std::string, std::string> device_options;
+  /// The cores that the model is compiled for and runs on, by number: those of `chip`, or of `config`, which is a chip
+  /// then. Empty: all.
+  std::vector<uint32_t> cores;
+  std::shared_ptr<driver::SharedChip> chip;  // in the place of `device`, `config` and `device_options`
+  int priority = 0;                          // among the sessions of a chip that have cores in common
   bool check_races = false;
   std::optional<uint64_t> poison;           // fills scratchpads and fresh device memory from this seed
   std::optional<uint64_t> heap_base;        // first address of device memory
@@ -92,6 +98,10 @@ class Session {
   void reset_state();
   /// Copies a tensor to the device. Errors: kDoesNotFit, kUnsupported (strings; the reference device).
   DeviceTensor to_device(const ops::Tensor& tensor) const;
+
+  /// While what this gives lives, time stands still on the chip between two runs of this session
+  /// (driver/shared_chip.h). Errors: kInvalidArgument without SessionOptions::chip.
+  std::unique_ptr<driver::SharedChip::Attendance> attend() const;
 
   /// Statistics of the last run as JSON, with the keys of docs/profiling.md; in one line without `indent`. Errors:
   /// kInvalidArgument before the first run.

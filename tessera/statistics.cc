@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -45,6 +46,14 @@ std::vector<Work> work_by_layer(const program::NpuProgram& npu, const driver::Ru
   return work;
 }
 
+/// What one core of a run did.
+std::vector<driver::InstructionProfile> profile_of(const driver::RunReport& run, size_t core) {
+  std::vector<driver::InstructionProfile> own;
+  std::copy_if(run.profile.begin(), run.profile.end(), std::back_inserter(own),
+               [&](const driver::InstructionProfile& one) { return one.core == core; });
+  return own;
+}
+
 /// Where the cycles of a run went: on several cores, those of the core that ends last.
 std::vector<runtime::LayerCycles> cycles_by_layer(const program::NpuProgram& npu, const driver::RunReport& run) {
   if (run.cores.empty())
@@ -53,10 +62,8 @@ std::vector<runtime::LayerCycles> cycles_by_layer(const program::NpuProgram& npu
     return a.cycles.value_or(0) < b.cycles.value_or(0);
   });
   const auto core = static_cast<size_t>(last - run.cores.begin());
-  std::vector<driver::InstructionProfile> own;
-  std::copy_if(run.profile.begin(), run.profile.end(), std::back_inserter(own),
-               [&](const driver::InstructionProfile& one) { return one.core == core; });
-  return runtime::attribute_cycles(own, program::layers_of(npu, core), npu.layers.size(), *run.cycles);
+  return runtime::attribute_cycles(profile_of(run, core), program::layers_of(npu, core), npu.layers.size(),
+                                   *run.cycles);
 }
 
 class Statistics {
@@ -64,7 +71,7 @@ class Statistics {
   Statistics(const program::Artifact& artifact, uint64_t dram_bytes_per_cycle)
       : artifact_(artifact),
         keys_(layer_keys(artifact)),
-        peak_(static_cast<double>(artifact.config.peak_macs())),
+        peak_(static_cast<double>(artifact.config.peak_macs() * artifact.config.cores)),
         dram_bytes_per_cycle_(dram_bytes_per_cycle) {
     TESSERA_INVARIANT(dram_bytes_per_cycle > 0, "a DRAM that moves nothing");
   }
@@ -79,6 +86,7 @@ class Statistics {
     read_ += run.counters.bytes_read;
     written_ += run.counters.bytes_written;
     issued_ += run.counters.macs;
+    add_cores(npu, run);
     const std::vector<Work> work = work_by_layer(npu, run);
     std::vector<runtime::LayerCycles> where;
     if (run.cycles) where = cycles_by_layer(npu, run);
@@ -135,6 +143,8 @@ class Statistics {
     out["instructions"] = instructions_;
     out["seconds"] = report.seconds;
     out["transfer_seconds"] = report.transfer_seconds;
+    if (!cores_.empty()) out["cores"] = std::move(cores_);
+    if (bus_busy_) out["bus_busy_cycles"] = *bus_busy_;
     out["layers"] = std::move(layers_);
     return out;
   }
@@ -166,14 +176,47 @@ class Statistics {
 
   using Causes = std::array<uint64_t, runtime::kCauses>;
 
+  /// A row for each core of a chip: sums over the programs that have run.
+  void add_cores(const program::NpuProgram& npu, const driver::RunReport& run) {
+    if (run.bus_busy_cycles) bus_busy_ = bus_busy_.value_or(0) + *run.bus_busy_cycles;
+    for (size_t k = 0; k < run.cores.size(); ++k) {
+      if (cores_.size() <= k) cores_.push_back({{"core", k}});
+      json& row = cores_[k];
+      const driver::CoreReport& core = run.cores[k];
+      const auto add = [&](const std::string& key, uint64_t value) { row[key] = row.value(key, uint64_t{0}) + value; };
+      add("instructions", core.counters.instructions);
+      add("issued_macs", core.counters.macs);
+      add("dram_read_bytes", core.counters.bytes_read);
+      add("dram_write_bytes", core.counters.bytes_written);
+      if (!core.cycles) continue;
+      add("cycles", *core.cycles);
+      // An engine waits on its own timeline only at a FENCE, for another core.
+      uint64_t waits = 0;
+      for (const isa::Engine engine : {isa::Engine::kLoad, isa::Engine::kStore}) {
+        const auto e = static_cast<size_t>(engine);
+        waits += core.counters.units[e].wait_cycles[e];
+      }
+      add("core_wait_cycles", waits);
+      if (core.bus_wait_cycles) add("bus_wait_cycles", *core.bus_wait_cycles);
+      if (k >= program::streams_of(npu)) continue;
+      const std::vector<driver::InstructionProfile> own = profile_of(run, k);
+      const std::vector<uint32_t> one_layer(program::layers_of(npu, k).size(), 0);
+      for (const runtime::LayerCycles& all : runtime::attribute_cycles(own, one_layer, 1, *core.cycles))
+        for (size_t c = 0; c < runtime::kCauses; ++c) add(cause_key(c), all.causes[c]);
+    }
+  }
+
+  static std::string cause_key(size_t cause) {
+    return "cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(cause)));
+  }
+
   double utilization(uint64_t macs, uint64_t cycles) const {
     return cycles == 0 ? 0.0 : static_cast<double>(macs) / (static_cast<double>(cycles) * peak_);
   }
 
   template <typename Values>
   static void put_causes(const Values& causes, json& out) {
-    for (size_t c = 0; c < runtime::kCauses; ++c)
-      out["cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(c)))] = causes[c];
+    for (size_t c = 0; c < runtime::kCauses; ++c) out[cause_key(c)] = causes[c];
   }
 
   /// What the compiler knows of a layer, and what its instructions did; cycles still open.
@@ -234,7 +277,8 @@ class Statistics {
   bool timed_ = true;
   Causes causes_{};
   bool attributed_ = false;
-  json layers_ = json::array();
+  json layers_ = json::array(), cores_ = json::array();
+  std::optional<uint64_t> bus_busy_;
   std::map<std::pair<int64_t, size_t>, size_t> rows_;  // of a layer of a program: where its row stands
 };
 

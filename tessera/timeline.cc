@@ -170,6 +170,7 @@ void add_bursts(const Timeline& timeline, const runtime::Report& report, json& o
       std::vector<uint64_t>& bin = bins[burst.unit];
       if (const uint64_t at = (base + burst.first_cycle) / width; at < bin.size()) bin[at] += burst.bytes;
       if (burst.unit != isa::Unit::kFetch) continue;
+      if (report.programs[step].device.cores.size() > 1) fetch["core"].push_back(burst.core);
       fetch["begin"].push_back(base + burst.first_cycle);
       fetch["end"].push_back(base + std::max(burst.first_cycle, burst.last_cycle) + 1);
       fetch["bytes"].push_back(burst.bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tracks: one for each engine's work, one for what the head of its queue waits for, two for the bus.
+// Tracks: one for each engine's work, one for what the head of its queue waits for, two for the bus. Each core of a
+// chip is a process with tracks of its own.
 #include "tessera/trace.h"
 
 #include <algorithm>
@@ -20,22 +21,15 @@ std::string unit_name(isa::Unit unit) { return std::string(isa::to_string(unit))
 
 class Trace {
  public:
-  explicit Trace(bool timed) {
-    for (size_t u = 0; u < driver::kUnits; ++u) {
-      const std::string unit = unit_name(static_cast<isa::Unit>(u));
-      name_track(u, unit);
-      if (timed && u < isa::kEngines) name_track(kWaits + u, unit + " queue");
-    }
-    if (!timed) return;
-    name_track(kReads, "bus reads");
-    name_track(kWrites, "bus writes");
+  Trace(bool timed, size_t cores) {
+    for (uint32_t core = 0; core < cores; ++core) name_tracks(core, timed, cores > 1);
   }
 
   /// Programs run one after the other.
   void add(const program::NpuProgram& npu, const driver::RunReport& run) {
     if (!run.cycles) {
       for (const driver::InstructionProfile& one : run.profile) {
-        slice(static_cast<size_t>(one.unit), base_, base_ + 1, node_of(npu, one), work_of(one));
+        slice(one.core, static_cast<size_t>(one.unit), base_, base_ + 1, node_of(npu, one), work_of(one));
         ++base_;
       }
       return;
@@ -51,15 +45,31 @@ class Trace {
   }
 
  private:
-  void name_track(size_t track, const std::string& name) {
-    events_.push_back({{"ph", "M"}, {"pid", 0}, {"tid", track}, {"name", "thread_name"}, {"args", {{"name", name}}}});
-    events_.push_back(
-        {{"ph", "M"}, {"pid", 0}, {"tid", track}, {"name", "thread_sort_index"}, {"args", {{"sort_index", track}}}});
+  void name_tracks(uint32_t core, bool timed, bool chip) {
+    if (chip)
+      events_.push_back(
+          {{"ph", "M"}, {"pid", core}, {"name", "process_name"}, {"args", {{"name", "core " + std::to_string(core)}}}});
+    for (size_t u = 0; u < driver::kUnits; ++u) {
+      const std::string unit = unit_name(static_cast<isa::Unit>(u));
+      name_track(core, u, unit);
+      if (timed && u < isa::kEngines) name_track(core, kWaits + u, unit + " queue");
+    }
+    if (!timed) return;
+    name_track(core, kReads, "bus reads");
+    name_track(core, kWrites, "bus writes");
   }
 
-  void slice(size_t track, uint64_t begin, uint64_t end, const std::string& name, json args) {
+  void name_track(uint32_t core, size_t track, const std::string& name) {
+    const auto say = [&](const char* what, json args) {
+      events_.push_back({{"ph", "M"}, {"pid", core}, {"tid", track}, {"name", what}, {"args", std::move(args)}});
+    };
+    say("thread_name", {{"name", name}});
+    say("thread_sort_index", {{"sort_index", track}});
+  }
+
+  void slice(uint32_t core, size_t track, uint64_t begin, uint64_t end, const std::string& name, json args) {
     events_.push_back({{"ph", "X"},
-                       {"pid", 0},
+                       {"pid", core},
                        {"tid", track},
                        {"ts", begin},
                        {"dur", end - begin},
@@ -99,15 +109,16 @@ class Trace {
     if (waited > 0) {
       const auto most = std::max_element(one.wait_cycles.begin(), one.wait_cycles.end()) - one.wait_cycles.begin();
       const uint64_t from = one.start_cycle >= waited ? one.start_cycle - waited : 0;
-      slice(kWaits + unit, base_ + from, base_ + one.start_cycle,
+      slice(one.core, kWaits + unit, base_ + from, base_ + one.start_cycle,
             "waits for " + unit_name(static_cast<isa::Unit>(most)), {{"pc", one.pc}, {"node", node}});
     }
-    slice(unit, base_ + one.first_busy_cycle, base_ + one.last_busy_cycle + 1, node, std::move(args));
+    slice(one.core, unit, base_ + one.first_busy_cycle, base_ + one.last_busy_cycle + 1, node, std::move(args));
   }
 
   void add(const driver::BurstProfile& burst) {
     const uint64_t last = burst.write ? std::max(burst.first_cycle, burst.last_cycle) : burst.last_cycle;
-    slice(burst.write ? kWrites : kReads, base_ + burst.first_cycle, base_ + last + 1, unit_name(burst.unit),
+    slice(burst.core, burst.write ? kWrites : kReads, base_ + burst.first_cycle, base_ + last + 1,
+          unit_name(burst.unit),
           {{"address", burst.address}, {"bytes", burst.bytes}, {"requested", base_ + burst.address_cycle}});
   }
 
@@ -118,8 +129,11 @@ class Trace {
 }  // namespace
 
 std::string trace_json(const program::Artifact& artifact, const runtime::Report& report) {
-  Trace trace(std::any_of(report.programs.begin(), report.programs.end(),
-                          [](const runtime::ProgramReport& p) { return p.device.cycles.has_value(); }));
+  const bool timed = std::any_of(report.programs.begin(), report.programs.end(),
+                                 [](const runtime::ProgramReport& p) { return p.device.cycles.has_value(); });
+  size_t cores = 1;
+  for (const runtime::ProgramReport& p : report.programs) cores = std::max(cores, p.device.cores.size());
+  Trace trace(timed, cores);
   for (const runtime::ProgramReport& p : report.programs)
     trace.add(artifact.npu_programs[static_cast<size_t>(p.program)], p.device);
   return trace.take();

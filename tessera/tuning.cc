@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "compiler/schedule/json.h"
+#include "driver/shared_chip.h"
 #include "isa/program/artifact.h"
 #include "tessera/judges.h"
 #include "tessera/kept_programs.h"
@@ -52,6 +53,11 @@ Tuning::Tuning(const compiler::ModelSource& model, SessionOptions options) {
   register_device_judges();
   take_quantised_for(model.bytes(), options);
   config_ = isa::find_config(options.config);
+  if (config_.cores > 1)
+    throw Error(ErrorCode::kUnsupported,
+                "configuration '" + config_.name + "' has " + std::to_string(config_.cores) +
+                    " cores, and a program with given schedules runs on one of them; tune for one core, --config " +
+                    driver::part_of(config_, 1).name + ", and run that on each core (--cores)");
   compiler::ImportOptions import = options.import;
   const auto imported = [&] { return compiler::Model::from_source(model, import); };
   compiler::Model read = imported();

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the sources that change nothing: format, layering, circles, prose, ruff, Verilator's lint, clang-tidy.
+"""Checks of the sources that change nothing: format, layering, circles, complexity, prose, ruff, Verilator's lint,
+clang-tidy.
 
     tests/lint.py [--build build/release]     what differs from main (on main: from the last commit)
     tests/lint.py --all                       every file
@@ -235,6 +236,8 @@ def main():
     checks = {"layering": lambda: command(sys.executable, "tests/layering.py")}
     checks["circles"] = lambda: command(sys.executable, "tests/circles.py")
     checks["prose"] = lambda: command(sys.executable, "tests/prose.py")
+    if cpp or python:
+        checks["complexity"] = lambda: command(sys.executable, "tests/complexity.py", *cpp, *python)
     if cpp:
         checks["clang-format"] = lambda: command(FORMAT, "--dry-run", "--Werror", *cpp)
     if python:

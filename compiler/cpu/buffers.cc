@@ -134,10 +134,76 @@ int64_t plan_scratch(func::FuncOp function) {
   return total;
 }
 
+namespace {
+
+/// Buffers and constants that the operations use, in the order of their use.
+std::vector<Value> values_used_by(const std::vector<linalg::GenericOp>& members) {
+  std::vector<Value> outside;
+  std::set<const void*> seen;
+  for (linalg::GenericOp member : members)
+    member->walk([&](Operation* op) {
+      for (Value v : op->getOperands())
+        if (!member->isAncestor(v.getParentBlock()->getParentOp()) && seen.insert(v.getAsOpaquePointer()).second)
+          outside.push_back(v);
+    });
+  return outside;
+}
+
+/// The buffers behind `values`, each once; those of a sum that has no memory are left out.
+SmallVector<Value> roots_of(const std::vector<Value>& values) {
+  SmallVector<Value> roots;
+  for (Value v : values) {
+    if (!isa<MemRefType>(v.getType())) continue;
+    Value root = root_of(v);
+    if (llvm::is_contained(roots, root) || (root.getDefiningOp() && is_name_of_sum(root.getDefiningOp()))) continue;
+    roots.push_back(root);
+  }
+  return roots;
+}
+
+/// A function at the end of the module with clones of `members`: its arguments are `roots`, and it makes the views and
+/// constants among `outside` itself.
+func::FuncOp make_nest(func::FuncOp function, const std::vector<linalg::GenericOp>& members,
+                       const std::vector<Value>& outside, const SmallVector<Value>& roots) {
+  OpBuilder builder(function.getContext());
+  const Location location = function.getLoc();
+  SmallVector<Type> types;
+  for (Value root : roots) types.push_back(root.getType());
+  builder.setInsertionPointToEnd(function->getParentOfType<ModuleOp>().getBody());
+  auto nest = builder.create<func::FuncOp>(location, "nest", builder.getFunctionType(types, {}));
+  nest.setPrivate();
+  Block* body = nest.addEntryBlock();
+  builder.setInsertionPointToStart(body);
+  IRMapping mapping;
+  for (size_t i = 0; i < roots.size(); ++i) mapping.map(roots[i], body->getArgument(static_cast<unsigned>(i)));
+  const std::function<void(Value)> bring = [&](Value v) {
+    if (mapping.contains(v)) return;
+    Operation* def = v.getDefiningOp();
+    TESSERA_INVARIANT(def && (is_view(def) || isa<arith::ConstantOp>(def) || is_name_of_sum(def)),
+                      "an operation works on buffers and constants");
+    for (Value operand : def->getOperands()) bring(operand);
+    builder.clone(*def, mapping);
+  };
+  for (Value v : outside) bring(v);
+  for (linalg::GenericOp member : members) builder.clone(*member, mapping);
+  builder.create<func::ReturnOp>(location);
+  return nest;
+}
+
+/// A name that tells the extents of the loops and which of them are sums.
+std::string name_of_nest(linalg::GenericOp sum, size_t number) {
+  std::string name = "nest_" + std::to_string(number);
+  const auto kinds = sum.getIteratorTypesArray();
+  for (size_t d = 0; d < kinds.size(); ++d)
+    name += (kinds[d] == utils::IteratorType::reduction ? "_r" : "_") + std::to_string(sum.getStaticLoopRanges()[d]);
+  return name;
+}
+
+}  // namespace
+
 std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, func::FuncOp>& known) {
   std::vector<func::FuncOp> made;
   OpBuilder builder(function.getContext());
-  auto module = function->getParentOfType<ModuleOp>();
   const Location location = function.getLoc();
   for (memref::CopyOp copy : llvm::make_early_inc_range(function.getOps<memref::CopyOp>())) {
     builder.setInsertionPoint(copy);
@@ -153,54 +219,15 @@ std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, f
     if (sum != last) members.push_back(last);
     operations.truncate(operations.size() - (members.size() - 1));
 
-    // Buffers and constants that the operations use, in the order of their use.
-    std::vector<Value> outside;
-    std::set<const void*> seen;
-    for (linalg::GenericOp member : members)
-      member->walk([&](Operation* op) {
-        for (Value v : op->getOperands())
-          if (!member->isAncestor(v.getParentBlock()->getParentOp()) && seen.insert(v.getAsOpaquePointer()).second)
-            outside.push_back(v);
-      });
-    SmallVector<Value> roots;
-    SmallVector<Type> types;
-    for (Value v : outside) {
-      if (!isa<MemRefType>(v.getType())) continue;
-      Value root = root_of(v);
-      if (llvm::is_contained(roots, root) || (root.getDefiningOp() && is_name_of_sum(root.getDefiningOp()))) continue;
-      roots.push_back(root);
-      types.push_back(root.getType());
-    }
-    builder.setInsertionPointToEnd(module.getBody());
-    auto nest = builder.create<func::FuncOp>(location, "nest", builder.getFunctionType(types, {}));
-    nest.setPrivate();
-    Block* body = nest.addEntryBlock();
-    builder.setInsertionPointToStart(body);
-    IRMapping mapping;
-    for (size_t i = 0; i < roots.size(); ++i) mapping.map(roots[i], body->getArgument(static_cast<unsigned>(i)));
-    const std::function<void(Value)> bring = [&](Value v) {
-      if (mapping.contains(v)) return;
-      Operation* def = v.getDefiningOp();
-      TESSERA_INVARIANT(def && (is_view(def) || isa<arith::ConstantOp>(def) || is_name_of_sum(def)),
-                        "an operation works on buffers and constants");
-      for (Value operand : def->getOperands()) bring(operand);
-      builder.clone(*def, mapping);
-    };
-    for (Value v : outside) bring(v);
-    for (linalg::GenericOp member : members) builder.clone(*member, mapping);
-    builder.create<func::ReturnOp>(location);
-
+    const std::vector<Value> outside = values_used_by(members);
+    const SmallVector<Value> roots = roots_of(outside);
+    func::FuncOp nest = make_nest(function, members, outside, roots);
     std::string content;
     llvm::raw_string_ostream stream(content);
     nest.print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
     const auto [found, fresh] = known.try_emplace(stream.str(), nest);
     if (fresh) {
-      std::string name = "nest_" + std::to_string(known.size());
-      const auto kinds = sum.getIteratorTypesArray();
-      for (size_t d = 0; d < kinds.size(); ++d)
-        name +=
-            (kinds[d] == utils::IteratorType::reduction ? "_r" : "_") + std::to_string(sum.getStaticLoopRanges()[d]);
-      nest.setName(name);
+      nest.setName(name_of_nest(sum, known.size()));
       made.push_back(nest);
     } else {
       nest.erase();

@@ -55,6 +55,15 @@ const Lowerings& lowerings() {
   return table;
 }
 
+/// How the operator is written; nothing if it has no compiled form. What only moves elements needs no entry of its own.
+std::optional<Lowerings::Entry> lowering_of(nn::NodeOp op) {
+  const std::string domain = op.getDomain().str(), type = op.getOpType().str();
+  if (const Lowerings::Entry* entry = lowerings().find(domain, type)) return *entry;
+  const ops::MoveFunction* moves = ops::moves_of(nn::to_node(op));
+  if (moves == nullptr) return std::nullopt;
+  return Lowerings::Entry{[moves](Operator& o) { move(o, *moves); }, false};
+}
+
 bool is_narrow_float(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBfloat16; }
 
 /// Shape and element type of a value; declines what is dynamic, empty, no tensor, or of a type that is not compiled.
@@ -111,7 +120,7 @@ class LlvmCodegen : public Codegen {
   }
 
   bool supports(nn::NodeOp op) override {
-    if (!lowerings().find(op.getDomain().str(), op.getOpType().str()) || op.getBodies().size() != 0) return false;
+    if (op.getBodies().size() != 0 || !lowering_of(op)) return false;
     // Written once into a module that is thrown away: a case is supported exactly if it can be written.
     mlir::OwningOpRef<mlir::ModuleOp> trial = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
     std::vector<Value> inputs;
@@ -188,8 +197,8 @@ class LlvmCodegen : public Codegen {
       }
       Graph graph(builder, location, vector_bytes_);
       for (nn::NodeOp op : ops) {
-        const Lowerings::Entry* entry = lowerings().find(op.getDomain().str(), op.getOpType().str());
-        require(entry != nullptr);
+        const std::optional<Lowerings::Entry> entry = lowering_of(op);
+        require(entry.has_value());
         const auto convert = [&](const Tensor& x, DType dtype) {
           return graph.compute(dtype, x.shape,
                                [&](Body& body, const Indices& i) { return cast(body.load(x, i), dtype); });

@@ -136,6 +136,16 @@ Scalar select(Scalar condition, Scalar yes, Scalar no) {
 }
 Scalar smaller(Scalar a, Scalar b) { return select(b < a, b, a); }
 Scalar larger(Scalar a, Scalar b) { return select(a < b, b, a); }
+Scalar nan_min(Scalar a, Scalar b) { return is_float(a.dtype()) ? select((b < a) | (b != b), b, a) : smaller(a, b); }
+Scalar nan_max(Scalar a, Scalar b) { return is_float(a.dtype()) ? select((a < b) | (b != b), b, a) : larger(a, b); }
+Scalar magnitude(Scalar x) {
+  if (is_float(x.dtype())) return math("absf", {x});
+  return is_unsigned(x.dtype()) ? x : select(x < x.same(0), -x, x);
+}
+Scalar as_float(Scalar x) { return cast(x, DType::kFloat); }
+int bit_width(Scalar x) { return bit_width(x.dtype()); }
+Scalar as_real(Scalar x) { return is_float(x.dtype()) ? x : cast(x, DType::kDouble); }
+Scalar back(Scalar like, Scalar x) { return is_float(like.dtype()) ? x : cast(cast(x, DType::kInt64), like.dtype()); }
 
 Scalar math(const char* name, std::initializer_list<Scalar> arguments) {
   const Scalar first = *arguments.begin();

@@ -14,6 +14,7 @@
 
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/Builders.h"
+#include "ops/scalar.h"
 #include "ops/tensor.h"
 
 namespace tessera::cpu {
@@ -82,17 +83,36 @@ Scalar operator!(Scalar a);
 Scalar select(Scalar condition, Scalar yes, Scalar no);
 Scalar shift_left(Scalar a, Scalar count);
 Scalar shift_right(Scalar a, Scalar count);
+/// Both are computed.
+template <typename Yes, typename No>
+Scalar choose(Scalar condition, Yes yes, No no) {
+  return select(condition, yes(), no());
+}
 /// b < a ? b : a and a < b ? b : a.
 Scalar smaller(Scalar a, Scalar b);
 Scalar larger(Scalar a, Scalar b);
+/// Minimum and maximum; a NaN wins.
+Scalar nan_min(Scalar a, Scalar b);
+Scalar nan_max(Scalar a, Scalar b);
+Scalar magnitude(Scalar x);
+int bit_width(Scalar x);
+Scalar as_float(Scalar x);
+/// A float as it is, an integer as float64; and back to the type of `like`, truncated.
+Scalar as_real(Scalar x);
+Scalar back(Scalar like, Scalar x);
 /// Conversion as ops/family_cast.cc does it, out-of-range floats included. float16 and bfloat16 convert through float32
 /// and can only be converted and moved.
 Scalar cast(Scalar a, DType dtype);
 /// Truncation of a float known to fit int32 (clamped before), without the checks of cast().
 Scalar to_int32_unchecked(Scalar a);
-/// An operation of MLIR's `math` dialect on floats: "exp", "fma", "roundeven", "absf"... Transcendental ones call the C
-/// library.
+/// An operation of MLIR's `math` dialect on floats. Transcendental ones call the C library.
 Scalar math(const char* name, std::initializer_list<Scalar> arguments);
+#define TESSERA_COMPILED_FUNCTION(name, standard, mlir) \
+  inline Scalar name(Scalar x) { return math(mlir, {x}); }
+TESSERA_SCALAR_FUNCTIONS(TESSERA_COMPILED_FUNCTION)
+#undef TESSERA_COMPILED_FUNCTION
+inline Scalar fma(Scalar a, Scalar b, Scalar c) { return math("fma", {a, b, c}); }
+inline Scalar power(Scalar a, Scalar b) { return math("powf", {a, b}); }
 
 /// The body of one compute or reduce while it is written.
 class Body {

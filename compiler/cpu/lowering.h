@@ -9,6 +9,7 @@
 
 #include "compiler/cpu/expression.h"
 #include "compiler/nn/bridge.h"
+#include "ops/movement.h"
 #include "ops/window.h"
 
 namespace tessera::cpu {
@@ -88,9 +89,8 @@ Scalar tap_count(Body& body, const std::vector<Tensor>& counts, llvm::ArrayRef<I
 /// Indices of a tensor of one element.
 Indices only_element(const Body& body, const Tensor& tensor);
 
-/// Minimum and maximum; a NaN wins.
-Scalar nan_min(Scalar a, Scalar b);
-Scalar nan_max(Scalar a, Scalar b);
+/// Writes an operator that only moves elements.
+void move(Operator& o, const ops::MoveFunction& moves);
 
 void add_elementwise(Lowerings& table);
 void add_shape(Lowerings& table);

@@ -53,7 +53,7 @@ bool is_product_type(DType dtype) {
 
 /// sum + a * b: rounded once for floats (ops/gemm_kernel.h), wrapping for integers.
 Scalar accumulate(Scalar sum, Scalar a, Scalar b) {
-  return ops::is_floating(sum.dtype()) ? math("fma", {a, b, sum}) : sum + a * b;
+  return ops::is_floating(sum.dtype()) ? fma(a, b, sum) : sum + a * b;
 }
 
 Tensor multiply(const Operator& o, const Matrices& p) {
@@ -100,8 +100,8 @@ Finish activation(const ops::Node& node, const std::vector<float>& parameters) {
   };
   if (name.empty()) return [](Scalar v) { return v; };
   if (name == "Relu") return [](Scalar v) { return select(v < v.same(0), v.same(0), v); };
-  if (name == "Tanh") return [](Scalar v) { return math("tanh", {v}); };
-  if (name == "Sigmoid") return [](Scalar v) { return v.same(1) / (v.same(1) + math("exp", {-v})); };
+  if (name == "Tanh") return [](Scalar v) { return tanh(v); };
+  if (name == "Sigmoid") return [](Scalar v) { return v.same(1) / (v.same(1) + exp(-v)); };
   if (name == "LeakyRelu")
     return [alpha = parameter(0, 0.01f)](Scalar v) { return select(v < v.same(0), v.same(alpha) * v, v); };
   if (name == "Clip")

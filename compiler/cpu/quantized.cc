@@ -9,29 +9,16 @@
 
 #include "compiler/cpu/lowering.h"
 #include "compiler/cpu/products.h"
+#include "ops/quantized_math.h"
 
 namespace tessera::cpu {
 
 namespace {
 
-struct Range {
-  int64_t low, high;
-};
-
-bool is_8bit(DType dtype) { return dtype == DType::kUint8 || dtype == DType::kInt8; }
-
-Range range_of(DType dtype) {
-  switch (dtype) {
-    case DType::kUint8: return {0, 255};
-    case DType::kInt8: return {-128, 127};
-    case DType::kUint16: return {0, 65535};
-    case DType::kInt16: return {-32768, 32767};
-    default: throw Declined();
-  }
-}
+using ops::quantized::is_8bit;
+using ops::quantized::range_of;
 
 Scalar as_int(Scalar v) { return cast(v, DType::kInt32); }
-Scalar as_float(Scalar v) { return cast(v, DType::kFloat); }
 
 /// The one element of input i: a scale, or a zero point as int32 (0 when absent).
 Scalar scale(Operator& o, Body& body, size_t i) {
@@ -49,33 +36,16 @@ Scalar per_channel(Body& body, const Tensor& parameter, int64_t count, Index cha
   return body.load(parameter, {channel});
 }
 
-/// RNE(clamp(v, low - zero, high - zero)) + zero in `dtype`; NaN gives low.
-Scalar clamp_round(Scalar v, Scalar zero, DType dtype) {
-  const Range range = range_of(dtype);
-  Body& body = v.body();
-  const Scalar low = as_float(body.integer(DType::kInt32, range.low) - zero),
-               high = as_float(body.integer(DType::kInt32, range.high) - zero);
-  Scalar clamped = select(v > low, v, low);
-  clamped = select(clamped < high, clamped, high);
-  return cast(to_int32_unchecked(math("roundeven", {clamped})) + zero, dtype);
-}
 Scalar requantize(Scalar sum, Scalar multiplier, Scalar zero, DType dtype) {
-  return clamp_round(as_float(sum) * multiplier, zero, dtype);
+  return cast(ops::scalar::requantize(sum, multiplier, zero, range_of(dtype)), dtype);
 }
-Scalar quantize(Scalar x, Scalar scale, Scalar zero, DType dtype) { return clamp_round(x / scale, zero, dtype); }
-Scalar dequantize(Scalar x, Scalar scale, Scalar zero) { return scale * as_float(as_int(x) - zero); }
-
-/// fp32 to int32, half to even; NaN and what does not fit give -2^31.
-Scalar round_to_int32(Scalar v) {
-  const Scalar fits = (v >= v.same(-2147483648.0)) & (v < v.same(2147483648.0));
-  const Scalar rounded = to_int32_unchecked(select(fits, math("roundeven", {v}), v.same(0)));
-  return select(fits, rounded, v.body().integer(DType::kInt32, std::numeric_limits<int32_t>::min()));
+Scalar quantize(Scalar x, Scalar scale, Scalar zero, DType dtype) {
+  return cast(ops::scalar::quantize(x, scale, zero, range_of(dtype)), dtype);
 }
+Scalar dequantize(Scalar x, Scalar scale, Scalar zero) { return ops::scalar::dequantize(as_int(x), scale, zero); }
 Scalar saturate(Scalar v, DType dtype) {
-  const Range range = range_of(dtype);
-  return cast(
-      smaller(larger(v, v.body().integer(DType::kInt32, range.low)), v.body().integer(DType::kInt32, range.high)),
-      dtype);
+  const ops::quantized::Range range = range_of(dtype);
+  return cast(smaller(larger(v, v.same(range.low)), v.same(range.high)), dtype);
 }
 
 Start int_zero() {
@@ -95,8 +65,7 @@ struct Parameters {
     require(s.dtype == DType::kFloat);
     whole = s.size() == 1 && s.rank() <= 1;
     if (whole) return;
-    axis = static_cast<size_t>(
-        ops::normalise_axis(o.node, o.node.get_int("axis", 1), static_cast<int64_t>(o.in(0).rank())));
+    axis = ops::axis_attribute(o.node, 1, o.in(0).shape);
     require(s.rank() == 1 && s.size() == o.in(0).shape[axis]);
   }
   Scalar operator()(Body& body, const Tensor& t, const Indices& i) const {
@@ -157,7 +126,7 @@ std::pair<Tensor, Tensor> dynamic_parameters(Graph& graph, const Tensor& x) {
   const Tensor zero = graph.compute(DType::kUint8, {}, [&](Body& body, const Indices&) {
     const Scalar l = body.load(low, {}), z = l.same(0) - l / body.load(scale, {});
     const Scalar bounded = larger(z.same(0), smaller(z.same(255), z));
-    return cast(to_int32_unchecked(math("roundeven", {bounded})), DType::kUint8);
+    return cast(to_int32_unchecked(round_even(bounded)), DType::kUint8);
   });
   return {scale, zero};
 }
@@ -296,32 +265,19 @@ void matmul_to_float(Operator& o) {
 // --- element-wise
 // --------------------------------------------------------------------------------------------------------------
 
-/// True when the innermost run of the oracle's broadcast sees `a` as one scalar: along the last shared axis whose
-/// extent is not 1.
-bool first_is_scalar(const Shape& a, const Shape& b) {
-  const size_t shared = std::min(a.size(), b.size());
-  if (shared == 0) return a.empty() || a.back() <= 1;
-  for (size_t k = 1; k <= shared; ++k) {
-    const int64_t da = a[a.size() - k], db = b[b.size() - k];
-    if (std::max(da, db) <= 1 && k < shared) continue;
-    return da <= 1;
-  }
-  return false;
-}
-
 /// sat(RNE(fma(first, r1, fma(second, r2, fixed)))); the zero point is inside `fixed`, before rounding.
 void qlinear_add(Operator& o) {
   require(is_8bit(o.dtype()) && o.in(0).dtype == o.dtype() && o.in(3).dtype == o.dtype());
-  const bool swapped = first_is_scalar(o.in(0).shape, o.in(3).shape);
+  const bool swapped = ops::quantized::first_is_scalar(o.in(0).shape, o.in(3).shape);
   const size_t first = swapped ? 3 : 0, second = swapped ? 0 : 3;
   o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) {
     const Scalar c = scale(o, body, 6), r1 = scale(o, body, first + 1) / c, r2 = scale(o, body, second + 1) / c;
     const Scalar zeros =
-        math("fma", {r1, as_float(zero_point(o, body, first + 2)), r2 * as_float(zero_point(o, body, second + 2))});
+        fma(r1, as_float(zero_point(o, body, first + 2)), r2 * as_float(zero_point(o, body, second + 2)));
     const Scalar fixed = as_float(zero_point(o, body, 7)) - zeros;
     const Scalar x = as_float(as_int(body.broadcast(o.in(first), i))),
                  y = as_float(as_int(body.broadcast(o.in(second), i)));
-    return saturate(round_to_int32(math("fma", {x, r1, math("fma", {y, r2, fixed})})), o.dtype());
+    return saturate(ops::scalar::round_to_int32(fma(x, r1, fma(y, r2, fixed))), o.dtype());
   }));
 }
 
@@ -331,7 +287,8 @@ void qlinear_mul(Operator& o) {
     const Scalar multiplier = scale(o, body, 1) * scale(o, body, 4) / scale(o, body, 6);
     const Scalar x = as_int(body.broadcast(o.in(0), i)) - zero_point(o, body, 2),
                  y = as_int(body.broadcast(o.in(3), i)) - zero_point(o, body, 5);
-    return saturate(round_to_int32(as_float(x * y) * multiplier + as_float(zero_point(o, body, 7))), o.dtype());
+    return saturate(ops::scalar::round_to_int32(as_float(x * y) * multiplier + as_float(zero_point(o, body, 7))),
+                    o.dtype());
   }));
 }
 
@@ -345,22 +302,6 @@ Lowering through_float(std::function<Scalar(Operator&, Scalar)> f) {
                       zero_point(o, body, 4), x.dtype);
     }));
   };
-}
-
-/// 1 / (1 + exp(-x)) as a rational approximation in fused steps; see ops::quantized::logistic().
-Scalar logistic(Scalar x) {
-  Scalar v = select(x > x.same(-18.0f), x, x.same(-18.0f));
-  v = select(v < v.same(18.0f), v, v.same(18.0f));
-  const Scalar s = v * v;
-  const auto step = [&](Scalar p, float c) { return math("fma", {p, s, s.same(c)}); };
-  Scalar p = math("fma", {s, s.same(4.37031012579801e-11f), s.same(1.15627324459942e-07f)});
-  for (float c : {6.08574864600143e-05f, 8.51377133304701e-03f, 2.48287947061529e-01f}) p = step(p, c);
-  p = p * v;
-  Scalar q = math("fma", {s, s.same(6.10247389755681e-13f), s.same(5.76102136993427e-09f)});
-  for (float c : {6.29106785017040e-06f, 1.70198817374094e-03f, 1.16817656904453e-01f, 9.93151921023180e-01f})
-    q = step(q, c);
-  const Scalar y = p / q + s.same(0.5);
-  return smaller(larger(y, y.same(0)), y.same(1));
 }
 
 /// An operand of a concatenation or selection in the result's scale. Whether both agree must be known.
@@ -384,10 +325,7 @@ void qlinear_concat(Operator& o) {
     parts.push_back(o.graph.compute(x.dtype, x.shape,
                                     [&](Body& body, const Indices& at) { return convert(body, body.load(x, at)); }));
   }
-  o.yield(o.graph.concat(
-      parts,
-      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(shape.size()))),
-      shape));
+  o.yield(o.graph.concat(parts, ops::axis_attribute(o.node, 0, shape), shape));
 }
 
 void qlinear_where(Operator& o) {
@@ -403,8 +341,7 @@ void qlinear_softmax(Operator& o) {
   const DType dtype = o.in(0).dtype;
   require(is_8bit(dtype));
   const bool flattens = o.node.get_int("opset", 13) < 13;
-  const auto axis = static_cast<size_t>(
-      ops::normalise_axis(o.node, o.node.get_int("axis", flattens ? 1 : -1), static_cast<int64_t>(shape.size())));
+  const auto axis = ops::axis_attribute(o.node, flattens ? 1 : -1, shape);
   Shape lines = {1, 1, 1};  // outer, length, inner
   for (size_t d = 0; d < shape.size(); ++d) lines[d < axis ? 0 : d == axis || flattens ? 1 : 2] *= shape[d];
   const Tensor x = o.graph.reshape(o.in(0), lines);
@@ -414,10 +351,10 @@ void qlinear_softmax(Operator& o) {
   const double above = std::max(0.0, static_cast<double>(room) - 5.0);
   const Tensor table = o.graph.compute(DType::kFloat, {256}, [&](Body& body, const Indices& i) {
     const Scalar s = cast(scale(o, body, 1), DType::kDouble), n = cast(body.index(i[0]), DType::kDouble);
-    const Scalar e = cast(math("exp", {((n - n.same(255)) + n.same(above) / s) * s}), DType::kFloat);
+    const Scalar e = cast(exp(((n - n.same(255)) + n.same(above) / s) * s), DType::kFloat);
     return e * e.same(0x1p-24);
   });
-  const Range range = range_of(dtype);
+  const ops::quantized::Range range = range_of(dtype);
   const auto fold = [&](DType type, const Start& start,
                         const std::function<Scalar(Body&, Scalar x, const Indices& line, Scalar sum)>& f) {
     return o.graph.reduce(type, {lines[0], lines[2]}, {lines[1]}, start,
@@ -437,7 +374,7 @@ void qlinear_softmax(Operator& o) {
   const Tensor y = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
     const Indices line = {i[0], i[2]};
     const Scalar e = entry(body, as_int(body.load(x, i)), line), s = scale(o, body, 3);
-    return quantize(e * math("floor", {s.same(1) / s}), body.load(sum, line), zero_point(o, body, 4), dtype);
+    return quantize(e * floor(s.same(1) / s), body.load(sum, line), zero_point(o, body, 4), dtype);
   });
   o.yield(o.graph.reshape(y, shape));
 }
@@ -517,7 +454,7 @@ void qlinear_average_pool(Operator& o) {
     const Scalar count = include_pad ? body.number(DType::kFloat, static_cast<double>(window.kernel_size()))
                                      : as_float(tap_count(body, counts, llvm::ArrayRef(i).drop_front(2)));
     const Scalar mean = body.load(sums, i) / count;
-    return saturate(round_to_int32(mean / scale(o, body, 3) + as_float(zero_point(o, body, 4))), dtype);
+    return saturate(ops::scalar::round_to_int32(mean / scale(o, body, 3) + as_float(zero_point(o, body, 4))), dtype);
   }));
 }
 
@@ -550,7 +487,7 @@ void add_quantized(Lowerings& t) {
           return select(v >= v.same(0), v, v.same(o.node.get_float("alpha", 0.01f)) * v);
         }),
         microsoft);
-  t.add("QLinearSigmoid", through_float([](Operator&, Scalar v) { return logistic(v); }), microsoft);
+  t.add("QLinearSigmoid", through_float([](Operator&, Scalar v) { return ops::scalar::logistic(v); }), microsoft);
   t.add("QLinearConcat", qlinear_concat, microsoft);
   t.add("QLinearWhere", qlinear_where, microsoft);
   t.add("QLinearSoftmax", qlinear_softmax, microsoft);

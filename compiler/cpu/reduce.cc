@@ -130,9 +130,7 @@ class Reduction {
       case Kind::kMax:
       case Kind::kMin: return extreme(kind == Kind::kMax);
       case Kind::kSum: return in_lanes() ? finish(o_, sum_in_lanes(), self) : finish(o_, sum(self), plain);
-      case Kind::kLogSum:
-        require(real_);
-        return finish(o_, sum(self), [&](Scalar s) { return plain(math("log", {s})); });
+      case Kind::kLogSum: require(real_); return finish(o_, sum(self), [&](Scalar s) { return plain(log(s)); });
       case Kind::kMean:
         return finish(o_, in_lanes() ? sum_in_lanes() : sum(self), [this](Scalar s) { return mean(s); });
       case Kind::kProd:
@@ -141,8 +139,8 @@ class Reduction {
                           o_, x_, axes_, sum_type_, [this](Body& body) { return body.number(sum_type_, 1); },
                           [this](Scalar s, Scalar v) { return s * cast(v, sum_type_); }),
                       plain);
-      case Kind::kL1: return finish(o_, sum([this](Scalar v) { return magnitude(v); }), plain);
-      case Kind::kL2: require(real_); return finish(o_, squares(), [&](Scalar s) { return plain(math("sqrt", {s})); });
+      case Kind::kL1: return finish(o_, sum(magnitude), plain);
+      case Kind::kL2: require(real_); return finish(o_, squares(), [&](Scalar s) { return plain(sqrt(s)); });
       case Kind::kSumSquare: return finish(o_, squares(), plain);
       case Kind::kLogSumExp: return log_sum_exp();
     }
@@ -194,10 +192,6 @@ class Reduction {
                 [this](Scalar s, Scalar v) { return s + cast(v, sum_type_) * cast(v, sum_type_); });
   }
 
-  Scalar magnitude(Scalar v) const {
-    return !real_ && !ops::is_signed_integer(x_.dtype) ? v : select(v < v.same(0), -v, v);
-  }
-
   Scalar mean(Scalar s) const {
     if (real_) return cast(s / s.same(static_cast<double>(axes_.count)), x_.dtype);
     const DType wide = ops::is_signed_integer(x_.dtype) ? DType::kInt64 : DType::kUint64;
@@ -236,14 +230,14 @@ class Reduction {
     const Tensor top = fold(
         o_, x_, axes_, sum_type_, [this](Body& body) { return body.number(sum_type_, -INFINITY); },
         [this](Scalar s, Scalar v) { return nan_max(s, cast(v, sum_type_)); });
-    const auto finite = [](Scalar m) { return select(math("absf", {m}) < m.same(INFINITY), m, m.same(0)); };
-    const Tensor sum = o_.graph.reduce(
-        sum_type_, axes_.kept_shape, axes_.extents, zero(sum_type_),
-        [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-          return s + math("exp", {cast(body.load(x_, axes_.merge(i, k)), sum_type_) - finite(body.load(top, i))});
-        });
+    const auto finite = [](Scalar m) { return select(magnitude(m) < m.same(INFINITY), m, m.same(0)); };
+    const Tensor sum =
+        o_.graph.reduce(sum_type_, axes_.kept_shape, axes_.extents, zero(sum_type_),
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                          return s + exp(cast(body.load(x_, axes_.merge(i, k)), sum_type_) - finite(body.load(top, i)));
+                        });
     const Tensor y = o_.graph.compute(o_.dtype(), axes_.kept_shape, [&](Body& body, const Indices& i) {
-      return cast(finite(body.load(top, i)) + math("log", {body.load(sum, i)}), x_.dtype);
+      return cast(finite(body.load(top, i)) + log(body.load(sum, i)), x_.dtype);
     });
     o_.yield(o_.graph.reshape(y, o_.shape()));
   }
@@ -272,8 +266,7 @@ Lowering reduction(Kind kind, int axes_input_since) {
 Lowering arg(bool maximum) {
   return [maximum](Operator& o) {
     const Tensor x = o.in(0);
-    const auto axis =
-        static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+    const auto axis = ops::axis_attribute(o.node, 0, x.shape);
     const bool last = o.node.get_int("select_last_index", 0) != 0;
     std::vector<bool> reduced(x.rank(), false);
     reduced[axis] = true;
@@ -300,8 +293,7 @@ void softmax(Operator& o, bool logarithm) {
   require(is_real(o.in(0).dtype));
   const Shape shape = o.in(0).shape;
   const bool flatten = o.node.version < 13;
-  const auto axis = static_cast<size_t>(
-      ops::normalise_axis(o.node, o.node.get_int("axis", flatten ? 1 : -1), static_cast<int64_t>(shape.size())));
+  const auto axis = ops::axis_attribute(o.node, flatten ? 1 : -1, shape);
   Shape lines = {1, 1, 1};  // outer, length, inner
   for (size_t d = 0; d < shape.size(); ++d) lines[d < axis ? 0 : d == axis || flatten ? 1 : 2] *= shape[d];
   const Tensor x = o.graph.reshape(o.in(0), lines);
@@ -318,16 +310,15 @@ void softmax(Operator& o, bool logarithm) {
                              const Scalar v = body.load(x, at);
                              return select(v > best, v, best);
                            });
-  const Tensor exponentials = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
-    return math("exp", {body.load(x, i) - body.load(top, {i[0], i[2]})});
-  });
+  const Tensor exponentials = o.graph.compute(
+      dtype, lines, [&](Body& body, const Indices& i) { return exp(body.load(x, i) - body.load(top, {i[0], i[2]})); });
   const Tensor sum = along(zero(dtype), [&](Body& body, const Indices& at, const Indices&, Scalar s) {
     return s + body.load(exponentials, at);
   });
   const Tensor y = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
     const Indices line = {i[0], i[2]};
     if (!logarithm) return body.load(exponentials, i) / body.load(sum, line);
-    return (body.load(x, i) - body.load(top, line)) - math("log", {body.load(sum, line)});
+    return (body.load(x, i) - body.load(top, line)) - log(body.load(sum, line));
   });
   o.yield(o.graph.reshape(y, shape));
 }
@@ -355,7 +346,7 @@ Moments moments(Graph& graph, const Tensor& x, float epsilon) {
       });
   return {mean, graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
             const Scalar variance = divided(body.load(squares, i));
-            return variance.same(1) / math("sqrt", {variance + variance.same(epsilon)});
+            return variance.same(1) / sqrt(variance + variance.same(epsilon));
           })};
 }
 
@@ -390,17 +381,17 @@ RowSums sums_in_lanes(Graph& graph, const Tensor& x, float epsilon, bool centred
   const Tensor lanes = graph.reduce(x.dtype, {x.shape[0], kLanes}, {chunks}, zero(x.dtype),
                                     [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
                                       const Scalar d = about_mean(body, body.load(parts, {i[0], k[0], i[1]}), i[0]);
-                                      return math("fma", {d, d, s});
+                                      return fma(d, d, s);
                                     });
   result.inverse = graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
     const auto lane = [&](int64_t n) { return body.load(lanes, {i[0], constant(body, n)}); };
     Scalar sum = ((lane(0) + lane(4)) + (lane(2) + lane(6))) + ((lane(1) + lane(5)) + (lane(3) + lane(7)));
     for (int64_t n = chunks * kLanes; n < width; ++n) {
       const Scalar d = about_mean(body, body.load(x, {i[0], constant(body, n)}), i[0]);
-      sum = n < width - width % static_cast<int64_t>(ops::kSquaredApart) ? sum + d * d : math("fma", {d, d, sum});
+      sum = n < width - width % static_cast<int64_t>(ops::kSquaredApart) ? sum + d * d : fma(d, d, sum);
     }
     const Scalar variance = sum / sum.same(static_cast<double>(width));
-    return variance.same(1) / math("sqrt", {variance + variance.same(epsilon)});
+    return variance.same(1) / sqrt(variance + variance.same(epsilon));
   });
   return result;
 }
@@ -414,7 +405,7 @@ Tensor root_of_squares(Graph& graph, const Tensor& x, float epsilon) {
                                       });
   return graph.compute(x.dtype, {x.shape[0]}, [&](Body& body, const Indices& i) {
     const Scalar s = body.load(squares, i), variance = s / s.same(static_cast<double>(x.shape[1]));
-    return math("sqrt", {variance + variance.same(epsilon)});
+    return sqrt(variance + variance.same(epsilon));
   });
 }
 
@@ -448,7 +439,7 @@ LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, 
     const Scalar v = body.load(normal, i), factor = body.broadcast(scale, i);
     if (!shift) return v * factor;
     const Scalar addend = body.broadcast(*shift, i);
-    return in_lanes ? math("fma", {v, factor, addend}) : v * factor + addend;
+    return in_lanes ? fma(v, factor, addend) : v * factor + addend;
   });
   if (!in_lanes)
     r.inverse = graph.compute(x.dtype, deviation.shape, [&](Body& body, const Indices& i) {
@@ -460,8 +451,7 @@ LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, 
 
 void layer_norm(Operator& o, bool centred) {
   const Tensor x = o.in(0);
-  const auto axis =
-      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", -1), static_cast<int64_t>(x.rank())));
+  const auto axis = ops::axis_attribute(o.node, -1, x.shape);
   const LayerNormalized r =
       layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), o.optional_in(2), true);
   o.yield(r.y);
@@ -517,7 +507,7 @@ void batch_norm(Operator& o) {
   const Tensor factor = o.graph.compute(x.dtype, channels, [&](Body& body, const Indices& c) {
     const Scalar variance = body.load(o.in(4), c);
     return body.load(o.in(1), c) *
-           (variance.same(1) / math("sqrt", {variance + variance.same(o.node.get_float("epsilon", 1e-5f))}));
+           (variance.same(1) / sqrt(variance + variance.same(o.node.get_float("epsilon", 1e-5f))));
   });
   const Tensor addend = o.graph.compute(x.dtype, channels, [&](Body& body, const Indices& c) {
     return body.load(o.in(2), c) - body.load(o.in(3), c) * body.load(factor, c);
@@ -548,7 +538,7 @@ void local_response_norm(Operator& o) {
     const Scalar s = body.load(sums, i);
     const Scalar factor = s.same(o.node.get_float("alpha", 1e-4f)) / s.same(static_cast<double>(size));
     return body.load(x, i) /
-           math("powf", {s.same(o.node.get_float("bias", 1.0f)) + factor * s, s.same(o.node.get_float("beta", 0.75f))});
+           power(s.same(o.node.get_float("bias", 1.0f)) + factor * s, s.same(o.node.get_float("beta", 0.75f)));
   }));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move, choose or convert elements. What only renames the shape is a view; slices, concatenations and
-// pads are copies between views; the rest reads at affine indices, or at computed ones (Gather). Positions must be
-// known at compile time, except gathered indices.
+// Operators that move, choose or convert elements. Movements (ops/movement.h) that only rename the shape are views,
+// those that keep the axes in place slices; concatenations and pads are copies between views; the rest reads at affine
+// indices, or at computed ones (Gather). Positions must be known at compile time, except gathered indices.
 #include <algorithm>
 #include <numeric>
 
@@ -11,86 +11,38 @@ namespace tessera::cpu {
 
 namespace {
 
-/// Reshape and its kin: a view.
-void rename(Operator& o) { o.yield(o.graph.reshape(o.in(0), o.shape())); }
-
-void transpose(Operator& o) {
-  const Tensor x = o.in(0);
-  std::vector<int64_t> permutation = o.node.get_ints("perm");
-  if (!o.node.has("perm"))
-    for (size_t d = x.rank(); d-- > 0;) permutation.push_back(static_cast<int64_t>(d));
-  for (int64_t& axis : permutation) axis = ops::normalise_axis(o.node, axis, static_cast<int64_t>(x.rank()));
-  o.yield(o.graph.transpose(x, permutation));
+/// The elements of x that a movement takes, in its shape: a view where no axis changes places or runs backwards.
+Tensor read(Graph& graph, const Tensor& x, const ops::Movement& m) {
+  if (m.is_whole()) return x;
+  // Axes walked forwards are cut out first, so that loops walk whole axes; the others are read backwards.
+  std::vector<int64_t> first = m.start, stride = m.step;
+  Shape cut = m.as;
+  bool view = m.shape.size() == m.as.size();
+  for (size_t d = 0; d < cut.size(); ++d) {
+    view = view && m.from[d] == static_cast<int64_t>(d) && m.step[d] > 0;
+    if (m.step[d] > 0)
+      cut[d] = m.from[d] < 0 ? 1 : m.shape[static_cast<size_t>(m.from[d])];
+    else
+      first[d] = 0, stride[d] = 1;
+  }
+  const Tensor part = cut == m.as ? x : graph.slice(x, first, stride, cut);
+  if (view) return part;
+  return graph.compute(x.dtype, m.shape, [&](Body& body, const Indices& i) {
+    Indices at;
+    for (size_t d = 0; d < cut.size(); ++d) {
+      const Index index =
+          m.from[d] < 0 ? mlir::getAffineConstantExpr(0, body.context()) : i[static_cast<size_t>(m.from[d])];
+      at.push_back(m.step[d] > 0 ? index : index * m.step[d] + m.start[d]);
+    }
+    return body.load(part, at);
+  });
 }
 
 void concat(Operator& o) {
   const Shape shape = o.shape();
   std::vector<Tensor> parts;
   for (size_t i = 0; i < o.inputs.size(); ++i) parts.push_back(o.in(i));
-  o.yield(o.graph.concat(
-      parts,
-      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(shape.size()))),
-      shape));
-}
-
-void split(Operator& o) {
-  const Tensor x = o.in(0);
-  const auto axis =
-      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
-  std::vector<int64_t> start(x.rank(), 0);
-  const std::vector<int64_t> step(x.rank(), 1);
-  for (unsigned i = 0; i < o.op->getNumResults(); ++i) {
-    const Shape shape = o.shape(i);
-    o.yield(o.graph.slice(x, start, step, shape));
-    start[axis] += shape[axis];
-  }
-}
-
-void slice(Operator& o) {
-  const Tensor x = o.in(0);
-  const Shape shape = o.shape();
-  const bool attributes = o.node.version < 10;
-  const auto list = [&](size_t input, const char* attribute) -> std::vector<int64_t> {
-    if (attributes) return o.node.get_ints(attribute);
-    return o.has(input) ? o.constant(input).to_int64s() : std::vector<int64_t>{};
-  };
-  const std::vector<int64_t> starts = list(1, "starts"), given = attributes ? std::vector<int64_t>{} : list(4, "");
-  std::vector<int64_t> axes = list(3, "axes");
-  if (attributes ? !o.node.has("axes") : !o.has(3)) {
-    axes.resize(starts.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
-  std::vector<int64_t> start(x.rank(), 0), step(x.rank(), 1);
-  bool forwards = true;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const auto d = static_cast<size_t>(ops::normalise_axis(o.node, axes[i], static_cast<int64_t>(x.rank())));
-    const int64_t dim = x.shape[d];
-    step[d] = given.empty() ? 1 : given[i];
-    require(step[d] != 0);
-    const int64_t low = 0, high = step[d] > 0 ? dim : dim - 1;
-    start[d] = std::clamp(starts[i] < -dim ? low : starts[i] < 0 ? starts[i] + dim : starts[i], low, high);
-    if (shape[d] == 1) step[d] = 1;  // one element: the step does not matter, and may be huge
-    forwards = forwards && step[d] > 0;
-  }
-  if (forwards) {
-    o.yield(o.graph.slice(x, start, step, shape));
-    return;
-  }
-  // Axes walked forwards are cut out first, the others read backwards.
-  std::vector<int64_t> first = start, stride = step;
-  Shape cut = shape;
-  for (size_t d = 0; d < cut.size(); ++d)
-    if (step[d] < 0) {
-      first[d] = 0;
-      stride[d] = 1;
-      cut[d] = x.shape[d];
-    }
-  const Tensor part = o.graph.slice(x, first, stride, cut);
-  o.yield(o.graph.compute(x.dtype, shape, [&](Body& body, const Indices& i) {
-    Indices at;
-    for (size_t d = 0; d < i.size(); ++d) at.push_back(step[d] < 0 ? i[d] * step[d] + start[d] : i[d]);
-    return body.load(part, at);
-  }));
+  o.yield(o.graph.concat(parts, ops::axis_attribute(o.node, 0, shape), shape));
 }
 
 void pad(Operator& o) {
@@ -147,26 +99,6 @@ void pad(Operator& o) {
   }));
 }
 
-void expand(Operator& o) {
-  const Tensor x = o.in(0);
-  o.yield(o.graph.compute(x.dtype, o.shape(), [&](Body& body, const Indices& i) { return body.broadcast(x, i); }));
-}
-
-void tile(Operator& o) {
-  // Every axis as (repeats, dimension).
-  const Tensor x = o.in(0);
-  const Shape result = o.shape();
-  Shape shape;
-  for (size_t d = 0; d < x.rank(); ++d) shape.insert(shape.end(), {result[d] / x.shape[d], x.shape[d]});
-  o.yield(o.graph.reshape(o.graph.compute(x.dtype, shape,
-                                          [&](Body& body, const Indices& i) {
-                                            Indices at;
-                                            for (size_t d = 0; d < x.rank(); ++d) at.push_back(i[2 * d + 1]);
-                                            return body.load(x, at);
-                                          }),
-                          result));
-}
-
 /// Indices must be constant and inside: compiled code cannot report one that is not.
 void check_indices(const Operator& o, size_t input, int64_t dim) {
   for (int64_t index : o.constant(input).to_int64s()) require(index >= -dim && index < dim);
@@ -179,8 +111,7 @@ Scalar wrapped(Scalar index, int64_t dim) {
 
 void gather(Operator& o) {
   const Tensor x = o.in(0), indices = o.in(1);
-  const auto axis =
-      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+  const auto axis = ops::axis_attribute(o.node, 0, x.shape);
   check_indices(o, 1, x.shape[axis]);
   o.yield(o.graph.compute(x.dtype, o.shape(), [&](Body& body, const Indices& i) {
     const auto first = i.begin() + static_cast<int64_t>(axis), last = first + static_cast<int64_t>(indices.rank());
@@ -194,8 +125,7 @@ void gather(Operator& o) {
 
 void gather_elements(Operator& o) {
   const Tensor x = o.in(0), indices = o.in(1);
-  const auto axis =
-      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+  const auto axis = ops::axis_attribute(o.node, 0, x.shape);
   check_indices(o, 1, x.shape[axis]);
   o.yield(o.graph.compute(x.dtype, o.shape(), [&](Body& body, const Indices& i) {
     std::vector<Scalar> at;
@@ -203,28 +133,6 @@ void gather_elements(Operator& o) {
       at.push_back(d == axis ? wrapped(body.load(indices, i), x.shape[d]) : body.index(i[d]));
     return body.extract(x, at);
   }));
-}
-
-/// A reshape, a permutation and a reshape.
-void rearrange(Operator& o, const Shape& shape, const std::vector<int64_t>& permutation) {
-  o.yield(o.graph.reshape(o.graph.transpose(o.graph.reshape(o.in(0), shape), permutation), o.shape()));
-}
-
-void depth_to_space(Operator& o) {
-  const Shape s = o.in(0).shape;
-  const int64_t b = o.node.get_int("blocksize", 0), depth = s[1] / (b * b);
-  if (o.node.get_string("mode", "DCR") == "DCR")
-    rearrange(o, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2});
-  else
-    rearrange(o, {s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3});
-}
-
-void space_to_depth(Operator& o) {
-  const Shape s = o.in(0).shape;
-  const int64_t b = o.node.get_int("blocksize", 0);
-  const bool depth_last = o.node.get_string("mode", "DCR") == "CRD";
-  rearrange(o, {s[0], s[1], s[2] / b, b, s[3] / b, b},
-            depth_last ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4});
 }
 
 void trilu(Operator& o) {
@@ -275,20 +183,26 @@ void repeat(Operator& o) {
 
 }  // namespace
 
+void move(Operator& o, const ops::MoveFunction& moves) {
+  std::vector<ops::TypeInfo> operands, results;
+  for (size_t i = 0; i < o.inputs.size(); ++i) {
+    operands.push_back(o.has(i) ? ops::TypeInfo::tensor(o.in(i).dtype, o.in(i).shape) : ops::TypeInfo::absent());
+    if (i > 0 && o.has(i)) operands[i].constant = nn::constant_value(nn::input_or_null(o.op, static_cast<unsigned>(i)));
+  }
+  for (unsigned i = 0; i < o.op->getNumResults(); ++i) results.push_back(ops::TypeInfo::tensor(o.dtype(i), o.shape(i)));
+  const std::vector<ops::Movement> movements = moves(o.node, operands, results);
+  for (size_t i = 0; i < movements.size(); ++i) {
+    const Tensor x = o.graph.reshape(o.in(0), movements[i].as);
+    o.yield(o.graph.reshape(read(o.graph, x, movements[i]), results[i].shape));
+  }
+}
+
 void add_shape(Lowerings& t) {
   for (const char* name : {"Resize", "Upsample"}) t.add(name, repeat);
-  for (const char* name : {"Reshape", "Flatten", "Squeeze", "Unsqueeze"}) t.add(name, rename);
-  t.add("Transpose", transpose);
   t.add("Concat", concat);
-  t.add("Split", split);
-  t.add("Slice", slice);
   t.add("Pad", pad);
-  t.add("Expand", expand);
-  t.add("Tile", tile);
   t.add("Gather", gather);
   t.add("GatherElements", gather_elements);
-  t.add("DepthToSpace", depth_to_space);
-  t.add("SpaceToDepth", space_to_depth);
   t.add("Trilu", trilu);
   t.add("Where", [](Operator& o) {
     const Tensor condition = o.in(0), a = o.in(1), b = o.in(2);

@@ -6,11 +6,13 @@
 #include <array>
 #include <iterator>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "compiler/emit/duration.h"
 #include "compiler/emit/ledger.h"
+#include "compiler/emit/predict_chip.h"
 #include "isa/charging.h"
 #include "isa/generated/timing.h"
 
@@ -91,25 +93,69 @@ class Replay {
     for (int64_t k = 0; k < timing::fetch::kWordsAhead; ++k) request_word(0);
   }
 
-  /// Always the engine that is first in time, so that uses of the bus and of ports meet in about the order of time.
-  Prediction run() {
-    for (;;) {
-      size_t first = 0;
-      for (size_t k = 1; k < engines_.size(); ++k) {
-        if (engines_[k].moves < engines_[first].moves) first = k;
-      }
-      const int64_t moves = engines_[first].moves;
-      if (dispatched_ <= moves && dispatchable()) {
-        dispatch();
-      } else if (moves != kUnknown) {
-        take(first);
-      } else {
-        return result();
-      }
+  /// Makes the stream that of a core: `publics` has the cycles from which each core's publications count.
+  void share(std::span<const isa::Instruction> instructions, size_t core, std::vector<std::vector<int64_t>>& publics) {
+    publics_ = &publics;
+    core_ = core;
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      const auto* fence = std::get_if<isa::Fence>(&instructions[i]);
+      if (fence == nullptr || !(fence->publish || fence->await)) continue;
+      fences_.emplace(static_cast<uint32_t>(i), *fence);
     }
   }
 
+  Prediction run() {
+    while (step()) {
+    }
+    return result();
+  }
+
+  /// Always the engine that is first in time, so that uses of the bus and of ports meet in about the order of time.
+  /// False: nothing can go on.
+  bool step() {
+    const size_t first = first_engine();
+    const int64_t moves = engines_[first].moves;
+    if (dispatched_ <= moves && dispatchable()) {
+      dispatch();
+    } else if (moves != kUnknown) {
+      take(first);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  /// The cycle of the next step; kUnknown: nothing can go on.
+  int64_t next() const {
+    const int64_t moves = engines_[first_engine()].moves;
+    return dispatched_ <= moves && dispatchable() ? dispatched_ : moves;
+  }
+
+  /// Another core has published.
+  void heed() {
+    for (size_t k = 0; k < engines_.size(); ++k) find_turn(k);
+  }
+
+  Prediction result() {
+    Prediction result;
+    result.cycles = last_ + kEnd;
+    result.layer_cycles.assign(layers_, 0);
+    const auto charges = isa::charge(std::move(work_), layers_, static_cast<uint64_t>(result.cycles));
+    for (size_t layer = 0; layer < layers_; ++layer) {
+      for (const uint64_t cycles : charges[layer]) result.layer_cycles[layer] += static_cast<int64_t>(cycles);
+    }
+    return result;
+  }
+
  private:
+  size_t first_engine() const {
+    size_t first = 0;
+    for (size_t k = 1; k < engines_.size(); ++k) {
+      if (engines_[k].moves < engines_[first].moves) first = k;
+    }
+    return first;
+  }
+
   Engine& engine(isa::Engine engine) { return engines_[static_cast<size_t>(engine)]; }
 
   /// Cycles of the bus that so many beats take at the memory's bandwidth.
@@ -160,7 +206,20 @@ class Replay {
       if (engines_[e].signals.size() < number) return kUnknown;
       ready = std::max(ready, engines_[e].signals[number - 1] + timing::queue::kSignal);
     }
+    if (const isa::Fence* fence = fence_of(i); fence != nullptr && fence->await) {
+      const std::vector<int64_t>& counted = (*publics_)[fence->await_core];
+      const size_t count = fence->await_count;
+      if (counted.size() < count) return kUnknown;
+      if (count > 0) ready = std::max(ready, counted[count - 1] + timing::queue::kCondition);
+    }
     return ready + (conditions.count > 0 ? timing::queue::kCondition : 0);
+  }
+
+  /// What the instruction is to other cores, or null.
+  const isa::Fence* fence_of(size_t i) const {
+    if (publics_ == nullptr) return nullptr;
+    const auto found = fences_.find(static_cast<uint32_t>(i));
+    return found == fences_.end() ? nullptr : &found->second;
   }
 
   /// Whether the next instruction's queue is known to have room.
@@ -239,6 +298,8 @@ class Replay {
     e.takes.push_back(e.take);
     const int64_t complete = work(static_cast<isa::Engine>(k), *works_[i], e.take, tags_[i]);
     if (headers_[i].signal) e.signals.push_back(complete);
+    if (const isa::Fence* fence = fence_of(i); fence != nullptr && fence->publish)
+      (*publics_)[core_].push_back(complete + timing::queue::kSignal);
     last_ = std::max(last_, complete);
     // Its signal may be waited for, and its work may have delayed LOAD and STORE.
     for (size_t other = 0; other < engines_.size(); ++other) find_turn(other);
@@ -401,17 +462,6 @@ class Replay {
         {static_cast<uint64_t>(begin), static_cast<uint64_t>(end), layer < layers_ ? layer : isa::kNoLayer});
   }
 
-  Prediction result() {
-    Prediction result;
-    result.cycles = last_ + kEnd;
-    result.layer_cycles.assign(layers_, 0);
-    const auto charges = isa::charge(std::move(work_), layers_, static_cast<uint64_t>(result.cycles));
-    for (size_t layer = 0; layer < layers_; ++layer) {
-      for (const uint64_t cycles : charges[layer]) result.layer_cycles[layer] += static_cast<int64_t>(cycles);
-    }
-    return result;
-  }
-
   std::span<const isa::Header> headers_;
   std::span<const uint32_t> tags_;
   std::span<const Work* const> works_;
@@ -438,6 +488,10 @@ class Replay {
   int64_t dispatched_ = 0;   // the cycle of the last dispatch
   int64_t last_ = 0;         // completion
   std::array<std::vector<isa::Stretch>, isa::kChargedEngines> work_;
+
+  size_t core_ = 0;
+  std::unordered_map<uint32_t, isa::Fence> fences_;  // that publish or await, by instruction
+  std::vector<std::vector<int64_t>>* publics_ = nullptr;
 };
 
 }  // namespace
@@ -462,6 +516,33 @@ Prediction predict(std::span<const isa::Header> headers, std::span<const uint32_
                    std::span<const Work* const> works, size_t layers, const isa::MachineConfig& config,
                    const Dram& dram) {
   return Replay(headers, tags, works, layers, config, dram).run();
+}
+
+std::vector<Prediction> predict(std::span<const CoreStream> cores, size_t layers, const isa::MachineConfig& config,
+                                const Dram& dram) {
+  std::vector<std::vector<int64_t>> publics(cores.size());
+  std::vector<std::vector<isa::Header>> headers(cores.size());
+  std::vector<Replay> replays;
+  replays.reserve(cores.size());
+  for (size_t k = 0; k < cores.size(); ++k) {
+    const CoreStream& core = cores[k];
+    for (const isa::Instruction& instruction : core.instructions) headers[k].push_back(isa::header_of(instruction));
+    replays.emplace_back(headers[k], core.tags, core.works, layers, config, dram);
+    replays.back().share(core.instructions, k, publics);
+  }
+  for (;;) {
+    size_t first = 0;
+    for (size_t k = 1; k < replays.size(); ++k)
+      if (replays[k].next() < replays[first].next()) first = k;
+    const size_t before = publics[first].size();
+    if (!replays[first].step()) break;
+    if (publics[first].size() == before) continue;
+    for (size_t k = 0; k < replays.size(); ++k)
+      if (k != first) replays[k].heed();
+  }
+  std::vector<Prediction> predictions;
+  for (Replay& replay : replays) predictions.push_back(replay.result());
+  return predictions;
 }
 
 Prediction predict(const Ordered& stream, size_t layers, const isa::MachineConfig& config, const Dram& dram) {

@@ -5,6 +5,7 @@
 
 #include "compiler/emit/duration.h"
 #include "compiler/emit/predict.h"
+#include "compiler/emit/predict_chip.h"
 #include "isa/config.h"
 #include "isa/generated/timing.h"
 #include "isa/raster.h"
@@ -126,6 +127,37 @@ TEST(Duration, PackedEntriesTakeTheirBeats) {
   EXPECT_EQ(apart.engine, 64 * 17);
   EXPECT_EQ(apart.runs, 64);
   EXPECT_EQ(apart.bursts, 5);
+}
+
+TEST(Predict, CoresAwaitPublications) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.cores = 2;
+  isa::Fence publish;
+  publish.engine = isa::Engine::kStore;
+  publish.publish = true;
+  publish.header = waits(isa::Engine::kLoad, 1, false);
+  isa::Load first = load(0, 0, 1024, 8, 1024, 1024);
+  first.header.signal = true;
+  const std::vector<isa::Instruction> makes = {first, publish, isa::Finish{}};
+  isa::Fence await;
+  await.engine = isa::Engine::kLoad;
+  await.await = true;
+  await.await_core = 0;
+  await.await_count = 1;
+  const std::vector<isa::Instruction> takes = {await, load(0, 0, 1024, 1, 0, 0), isa::Finish{}};
+  const std::vector<uint32_t> tags = {0, 0, 0};
+  WorkPool pool;
+  const Works of_makes = pool.add(makes, config), of_takes = pool.add(takes, config);
+  const auto both = [&](const std::vector<isa::Instruction>& other, const Works& works) {
+    const std::vector<CoreStream> cores = {{makes, tags, of_makes}, {other, tags, works}};
+    return predict(cores, 1, config, {});
+  };
+  const std::vector<Prediction> cores = both(takes, of_takes);
+  // 1024 beats and the program's words before; then an address, a latency of 100 and 128 beats.
+  EXPECT_NEAR(static_cast<double>(cores[1].cycles - cores[0].cycles), 110 + 128, 20);
+  EXPECT_EQ(cores[1].layer_cycles[0], cores[1].cycles);
+  const std::vector<isa::Instruction> free = {takes[1], isa::Finish{}};
+  EXPECT_LT(both(free, pool.add(free, config))[1].cycles, cores[0].cycles);
 }
 
 TEST(Predict, ALoneLoad) {

@@ -71,33 +71,55 @@ bool append(npu::Stage& to, const npu::Stage& then, bool value_unsigned) {
   return true;
 }
 
-}  // namespace
+/// The producer of one of an elementwise operation's operands, whose stage may take the operation in.
+struct Candidate {
+  int64_t index;  // of the operation; -1: none
+  npu::Stage stage;
+  npu::TensorId through, seen;  // the producer's tensor, as the elementwise operation reads it
+};
 
-void fuse_stages(npu::Graph& graph, const PassContext&) {
-  const auto tensor = [&](npu::TensorId id) -> const npu::Tensor& { return graph.tensors[static_cast<size_t>(id)]; };
-  const auto producer = [&](npu::TensorId id) {
-    for (size_t i = 0; i < graph.operations.size(); ++i)
-      if (output_of(graph.operations[i]) == id) return static_cast<int64_t>(i);
-    return int64_t{-1};
-  };
-  for (size_t at = 0; at < graph.operations.size(); ++at) {
-    const auto* found = std::get_if<npu::Elementwise>(&graph.operations[at].what);
-    if (!found || found->repeat_h != 1 || found->repeat_w != 1 ||
-        !(passes_through(found->stage) || found->stage.convert))
-      continue;
-    const npu::Elementwise e = *found;
-    if (!e.stage.convert && !e.stage.table && !e.stage.second && tensor(e.output).view_of == npu::kNoTensor) continue;
+class StageFusion {
+ public:
+  explicit StageFusion(npu::Graph& graph) : graph_(graph) {}
 
-    struct Candidate {
-      int64_t index;
-      npu::Stage stage;
-      npu::TensorId through, seen;  // the producer's tensor, as the elementwise operation reads it
-    };
+  void run() {
+    for (size_t at = 0; at < graph_.operations.size(); ++at) {
+      const auto* found = std::get_if<npu::Elementwise>(&graph_.operations[at].what);
+      if (!found || !joins_stages(*found)) continue;
+      const npu::Elementwise e = *found;
+      for (const Candidate& c : candidates_of(e)) {
+        if (!merge(at, e, c)) continue;
+        --at;  // the place of the operation that follows
+        break;
+      }
+    }
+  }
+
+ private:
+  const npu::Tensor& tensor(npu::TensorId id) const { return graph_.tensors[static_cast<size_t>(id)]; }
+  bool is_view(npu::TensorId id) const { return tensor(id).view_of != npu::kNoTensor; }
+  bool is_reshape(npu::TensorId id) const { return tensor(id).reshape_of != npu::kNoTensor; }
+
+  int64_t producer_of(npu::TensorId id) const {
+    for (size_t i = 0; i < graph_.operations.size(); ++i)
+      if (output_of(graph_.operations[i]) == id) return static_cast<int64_t>(i);
+    return -1;
+  }
+
+  /// False for what repeats or clamps its operand, and for copies into a tensor of their own.
+  bool joins_stages(const npu::Elementwise& e) const {
+    if (e.repeat_h != 1 || e.repeat_w != 1) return false;
+    if (e.stage.convert) return true;
+    return passes_through(e.stage) && (e.stage.table || e.stage.second || is_view(e.output));
+  }
+
+  /// The later producer first: the other operand is there anyway.
+  std::vector<Candidate> candidates_of(const npu::Elementwise& e) const {
     std::vector<Candidate> candidates;
     const auto offer = [&](npu::TensorId seen, const npu::Stage& stage) {
       const npu::TensorId parent = tensor(seen).reshape_of;
-      const npu::TensorId through = parent != npu::kNoTensor && reads(graph, seen) == 1 ? parent : seen;
-      candidates.push_back({producer(through), stage, through, seen});
+      const npu::TensorId through = parent != npu::kNoTensor && reads(graph_, seen) == 1 ? parent : seen;
+      candidates.push_back({producer_of(through), stage, through, seen});
     };
     offer(e.input, e.stage);
     if (e.stage.second && !e.stage.table && !e.stage.convert && e.stage.second->tensor != e.input) {
@@ -106,48 +128,66 @@ void fuse_stages(npu::Graph& graph, const PassContext&) {
       swapped.second->swap = !swapped.second->swap;
       offer(e.stage.second->tensor, swapped);
     }
-    // The later producer first: the other operand is there anyway.
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const auto& a, const auto& b) { return a.index > b.index; });
-    for (Candidate& c : candidates) {
-      if (c.index < 0 || !same_box(tensor(c.seen), tensor(e.output)) || reads(graph, c.through) != 1) continue;
-      if (tensor(c.through).view_of != npu::kNoTensor || tensor(c.through).reshape_of != npu::kNoTensor) continue;
-      // The producer keeps its own extents: what it writes, and a second tensor of as many elements, are seen in them.
-      const bool other_extents = !same_box(tensor(c.through), tensor(e.output));
-      const auto dense = [&](npu::TensorId id) { return tensor(id).view_of == npu::kNoTensor; };
-      const bool second_alike = c.stage.second && same_box(tensor(c.stage.second->tensor), tensor(e.output));
-      if (other_extents) {
-        const npu::Tensor& made = tensor(c.through);
-        if (made.c != tensor(e.output).c || !dense(e.output) || tensor(e.output).reshape_of != npu::kNoTensor) continue;
-        if (c.stage.second && !(second_alike && dense(c.stage.second->tensor)) &&
-            tensor(c.stage.second->tensor).elements() != tensor(c.stage.second->tensor).c)
-          continue;
-      }
-      npu::Operation merged = graph.operations[static_cast<size_t>(c.index)];
-      if (std::holds_alternative<npu::Rows>(merged.what) || std::holds_alternative<npu::Kernel>(merged.what))
-        continue;  // they take no stage
-      if (!append(stage_of(merged), c.stage, tensor(c.through).is_unsigned)) continue;
-      const auto seen_as_made = [&](npu::TensorId id) {
-        npu::Tensor alias = tensor(c.through);
-        const npu::Tensor& whole = tensor(id);
-        alias.name = whole.name;
-        alias.is_unsigned = whole.is_unsigned;
-        alias.element_bytes = whole.element_bytes;
-        alias.reshape_of = whole.reshape_of != npu::kNoTensor ? whole.reshape_of : id;
-        return graph.add(std::move(alias));
-      };
-      if (other_extents && second_alike) stage_of(merged).second->tensor = seen_as_made(c.stage.second->tensor);
-      const npu::TensorId output = other_extents ? seen_as_made(e.output) : e.output;
-      std::visit([&](auto& what) { what.output = output; }, merged.what);
-      merged.kind += "+" + graph.operations[at].kind;
-      const std::vector<std::string>& names = graph.operations[at].nodes;
-      merged.nodes.insert(merged.nodes.end(), names.begin(), names.end());
-      graph.operations[at] = std::move(merged);
-      graph.operations.erase(graph.operations.begin() + c.index);
-      --at;  // the place of the operation that follows
-      break;
-    }
+    return candidates;
   }
-}
+
+  /// The producer keeps its own extents: what it writes, and a second tensor of as many elements, are seen in them.
+  bool keeps_own_extents(const npu::Elementwise& e, const Candidate& c) const {
+    return !same_box(tensor(c.through), tensor(e.output));
+  }
+  bool has_second_alike(const npu::Elementwise& e, const Candidate& c) const {
+    return c.stage.second && same_box(tensor(c.stage.second->tensor), tensor(e.output));
+  }
+
+  /// Whether all that the operation reads and writes can be seen by the candidate.
+  bool is_seen_by(const npu::Elementwise& e, const Candidate& c) const {
+    if (c.index < 0 || !same_box(tensor(c.seen), tensor(e.output)) || reads(graph_, c.through) != 1) return false;
+    if (is_view(c.through) || is_reshape(c.through)) return false;
+    if (!keeps_own_extents(e, c)) return true;
+    if (tensor(c.through).c != tensor(e.output).c || is_view(e.output) || is_reshape(e.output)) return false;
+    if (!c.stage.second) return true;
+    const npu::TensorId second = c.stage.second->tensor;
+    return (has_second_alike(e, c) && !is_view(second)) || tensor(second).elements() == tensor(second).c;
+  }
+
+  /// A tensor in the extents of `made`.
+  npu::TensorId seen_as(npu::TensorId made, npu::TensorId id) {
+    npu::Tensor alias = tensor(made);
+    const npu::Tensor& whole = tensor(id);
+    alias.name = whole.name;
+    alias.is_unsigned = whole.is_unsigned;
+    alias.element_bytes = whole.element_bytes;
+    alias.reshape_of = whole.reshape_of != npu::kNoTensor ? whole.reshape_of : id;
+    return graph_.add(std::move(alias));
+  }
+
+  /// Makes operation `at` part of the candidate, which takes its place. False, and nothing changed, where it cannot.
+  bool merge(size_t at, const npu::Elementwise& e, const Candidate& c) {
+    if (!is_seen_by(e, c)) return false;
+    npu::Operation merged = graph_.operations[static_cast<size_t>(c.index)];
+    if (std::holds_alternative<npu::Rows>(merged.what) || std::holds_alternative<npu::Kernel>(merged.what))
+      return false;  // they take no stage
+    if (!append(stage_of(merged), c.stage, tensor(c.through).is_unsigned)) return false;
+    const bool other_extents = keeps_own_extents(e, c);
+    if (other_extents && has_second_alike(e, c))
+      stage_of(merged).second->tensor = seen_as(c.through, c.stage.second->tensor);
+    const npu::TensorId output = other_extents ? seen_as(c.through, e.output) : e.output;
+    std::visit([&](auto& what) { what.output = output; }, merged.what);
+    merged.kind += "+" + graph_.operations[at].kind;
+    const std::vector<std::string>& names = graph_.operations[at].nodes;
+    merged.nodes.insert(merged.nodes.end(), names.begin(), names.end());
+    graph_.operations[at] = std::move(merged);
+    graph_.operations.erase(graph_.operations.begin() + c.index);
+    return true;
+  }
+
+  npu::Graph& graph_;
+};
+
+}  // namespace
+
+void fuse_stages(npu::Graph& graph, const PassContext&) { StageFusion(graph).run(); }
 
 }  // namespace tessera::graph

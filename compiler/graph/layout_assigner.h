@@ -83,10 +83,10 @@ class LayoutAssigner {
   bool add(const Operation& op, const TransposedConvolution& what);  // layout_assigner_transposed.cc
   bool add(const Operation& op, const Pool& what);
   bool add(const Operation& op, const Reduce& what);
-  bool add(const Operation& op, const Lookup& what);
+  bool add(const Operation& op, const Lookup& what);  // layout_assigner_elementwise.cc, as the next two
   bool add(const Operation& op, const Binary& what);
   bool add(const Operation& op, const Requantise& what);
-  bool add(const Operation& op, const Concat& what);
+  bool add(const Operation& op, const Concat& what);  // layout_assigner_concat.cc
   bool append(const Operation& op, const Concat& what);
   bool add(const Operation& op, const Move& what);
   bool add(const Operation& op, const Rows& what);

@@ -238,45 +238,46 @@ class Checker {
     require((rank == 3 || rank == 4) && result(op).size() == rank,
             "takes and gives images of rank 3 or 4, not " + shown(operand(op, 0)) + " and " + shown(result(op)));
   }
+  /// Whether a step starts from this shape.
+  static bool fits(const Step& step, const Extents& shape) {
+    using Kind = Step::Kind;
+    if (step.kind != Kind::kReshape && step.extents.size() != shape.size()) return false;
+    const bool axis = step.axis >= 0 && static_cast<size_t>(step.axis) < shape.size();
+    const auto extent = [&](const Extents& of) { return of[static_cast<size_t>(step.axis)]; };
+    const auto on_each_axis = [&](const auto& holds) {
+      for (size_t i = 0; i < shape.size(); ++i)
+        if (!holds(i)) return false;
+      return true;
+    };
+    switch (step.kind) {
+      case Kind::kTranspose: {
+        Order sorted = step.numbers;
+        std::sort(sorted.begin(), sorted.end());
+        return sorted == identity_order(shape.size()) &&
+               on_each_axis([&](size_t i) { return step.extents[i] == shape[static_cast<size_t>(step.numbers[i])]; });
+      }
+      case Kind::kReshape: return element_count(step.extents) == element_count(shape);
+      case Kind::kSlice:
+        return axis && step.start >= 0 && step.start + (extent(step.extents) - 1) * step.step < extent(shape);
+      case Kind::kExpand: return on_each_axis([&](size_t i) { return step.extents[i] == shape[i] || shape[i] == 1; });
+      case Kind::kGather:
+        return axis && extent(step.extents) == static_cast<int64_t>(step.numbers.size()) &&
+               std::all_of(step.numbers.begin(), step.numbers.end(),
+                           [&](int64_t at) { return at >= 0 && at < extent(shape); });
+      case Kind::kPad:
+        return step.numbers.size() == shape.size() && on_each_axis([&](size_t i) {
+                 return step.numbers[i] >= 0 && step.extents[i] >= step.numbers[i] + shape[i];
+               });
+    }
+    return true;
+  }
+
   void steps(const Extents& from, const Steps& list) const {
     Extents shape = from;
     for (const Step& step : list) {
-      using Kind = Step::Kind;
-      const bool axis = step.axis >= 0 && static_cast<size_t>(step.axis) < shape.size();
-      const auto extent = [&] { return shape[static_cast<size_t>(step.axis)]; };
-      bool fits = true;
-      switch (step.kind) {
-        case Kind::kTranspose: {
-          Order sorted = step.numbers;
-          std::sort(sorted.begin(), sorted.end());
-          fits = sorted == identity_order(shape.size()) && step.extents.size() == shape.size();
-          for (size_t i = 0; fits && i < shape.size(); ++i)
-            fits = step.extents[i] == shape[static_cast<size_t>(step.numbers[i])];
-          break;
-        }
-        case Kind::kReshape: fits = element_count(step.extents) == element_count(shape); break;
-        case Kind::kSlice:
-          fits = axis && step.extents.size() == shape.size() && step.start >= 0 &&
-                 step.start + (step.extents[static_cast<size_t>(step.axis)] - 1) * step.step < extent();
-          break;
-        case Kind::kExpand:
-          fits = step.extents.size() == shape.size();
-          for (size_t i = 0; fits && i < shape.size(); ++i) fits = step.extents[i] == shape[i] || shape[i] == 1;
-          break;
-        case Kind::kGather:
-          fits = axis && step.extents.size() == shape.size() &&
-                 step.extents[static_cast<size_t>(step.axis)] == static_cast<int64_t>(step.numbers.size()) &&
-                 std::all_of(step.numbers.begin(), step.numbers.end(),
-                             [&](int64_t at) { return at >= 0 && at < extent(); });
-          break;
-        case Kind::kPad:
-          fits = step.numbers.size() == shape.size() && step.extents.size() == shape.size();
-          for (size_t i = 0; fits && i < shape.size(); ++i)
-            fits = step.numbers[i] >= 0 && step.extents[i] >= step.numbers[i] + shape[i];
-          break;
-      }
-      require(fits, "a step '" + std::string(text::Names<Kind>::value[static_cast<size_t>(step.kind)]) + "' from " +
-                        shown(shape) + " to " + shown(step.extents) + " is impossible");
+      require(fits(step, shape), "a step '" +
+                                     std::string(text::Names<Step::Kind>::value[static_cast<size_t>(step.kind)]) +
+                                     "' from " + shown(shape) + " to " + shown(step.extents) + " is impossible");
       shape = step.extents;
     }
   }

@@ -29,16 +29,16 @@ Tensor packed(const Tensor& tensor, int64_t bits, int64_t added, int64_t bytes) 
   return Tensor::of<uint8_t>(DType::kUint8, {columns, bytes}, out);
 }
 
-bool name_product(NodeOp op, mlir::PatternRewriter& rewriter) {
-  if (!op.is("MatMul") && !op.is("Gemm")) return false;
-  const ops::Node node = to_node(op);
-  const mlir::Value x = op->getOperand(0), bias = input_or_null(op, 2);
-  NodeOp dequantise = defining_op(op->getOperand(1), "DequantizeLinear");
-  const auto rank = shape_of(x);
-  if (!dequantise || !rank || rank->size() < 2 || defining_op(x, "DequantizeLinear")) return false;
-  if (op.is("Gemm") && (node.get_int("transA", 0) != 0 || node.get_int("transB", 0) != 0 ||
-                        node.get_float("alpha", 1) != 1 || (bias && node.get_float("beta", 1) != 1)))
-    return false;
+/// Constant weights [depth, columns] of 4 or 8 bits in blocks along the depth, with scale and zero point of each.
+struct BlockedWeights {
+  Tensor numbers, scale;
+  std::optional<Tensor> zero;
+  int64_t block = 0;
+  int64_t bits = 0;
+  int64_t added = 0;  // makes them 0 and more
+};
+
+std::optional<BlockedWeights> blocked_weights_of(NodeOp dequantise) {
   const ops::Node by = to_node(dequantise);
   const auto weights = constant_value(dequantise->getOperand(0)), scale = constant_value(dequantise->getOperand(1));
   const mlir::Value given = input_or_null(dequantise, 2);
@@ -46,24 +46,46 @@ bool name_product(NodeOp op, mlir::PatternRewriter& rewriter) {
   const int64_t block = by.get_int("block_size", 0), axis = by.get_int("axis", 1);
   if (!weights || !scale || (given && !zero) || weights->rank() != 2 || (axis != 0 && axis != -2) ||
       block < kLeastBlock || block > kMostBlock || !std::has_single_bit(static_cast<uint64_t>(block)))
-    return false;
+    return std::nullopt;
   const DType type = weights->dtype();
   const bool small = type == DType::kInt4 || type == DType::kUint4,
              is_signed = type == DType::kInt4 || type == DType::kInt8;
-  if (!small && !is_byte(type)) return false;
-  const int64_t bits = small ? 4 : 8, added = is_signed ? int64_t{1} << (bits - 1) : 0;
-  const int64_t depth = weights->shape()[0], columns = weights->shape()[1], blocks = (depth + block - 1) / block;
+  if (!small && !is_byte(type)) return std::nullopt;
+  const int64_t bits = small ? 4 : 8;
+  return BlockedWeights{*weights, *scale, zero, block, bits, is_signed ? int64_t{1} << (bits - 1) : 0};
+}
+
+/// A MatMul, or a Gemm that is one but for its bias.
+bool turns_nothing(NodeOp op) {
+  if (op.is("MatMul")) return true;
+  if (!op.is("Gemm")) return false;
+  const ops::Node node = to_node(op);
+  return node.get_int("transA", 0) == 0 && node.get_int("transB", 0) == 0 && node.get_float("alpha", 1) == 1 &&
+         (!input_or_null(op, 2) || node.get_float("beta", 1) == 1);
+}
+
+bool name_product(NodeOp op, mlir::PatternRewriter& rewriter) {
+  if (!op.is("MatMul") && !op.is("Gemm")) return false;
+  const mlir::Value x = op->getOperand(0), bias = input_or_null(op, 2);
+  NodeOp dequantise = defining_op(op->getOperand(1), "DequantizeLinear");
+  const auto rank = shape_of(x);
+  if (!dequantise || !rank || rank->size() < 2 || defining_op(x, "DequantizeLinear") || !turns_nothing(op))
+    return false;
+  const auto weights = blocked_weights_of(dequantise);
+  if (!weights) return false;
+  const int64_t depth = weights->numbers.shape()[0], columns = weights->numbers.shape()[1], block = weights->block,
+                bits = weights->bits, added = weights->added, blocks = (depth + block - 1) / block;
   const mlir::Location location = op.getLoc();
   const auto constant = [&](const Tensor& tensor) { return create_constant(rewriter, location, copy_of(tensor)); };
-  const Tensor zeros = zero ? *zero : Tensor(type, {blocks, columns});
+  const Tensor zeros = weights->zero ? *weights->zero : Tensor(weights->numbers.dtype(), {blocks, columns});
   const ops::Node transpose{"", "Transpose", 13, "", {{"perm", std::vector<int64_t>{1, 0}}}, 1};
-  const Tensor numbers = packed(*weights, bits, added, blocks * block * bits / 8);
+  const Tensor numbers = packed(weights->numbers, bits, added, blocks * block * bits / 8);
   const Tensor shape = Tensor::vector_i64({columns, blocks, block * bits / 8});
   const Tensor in_blocks =
       ops::evaluate({"", "Reshape", 13, "", {}, 1}, {ops::Value(numbers), ops::Value(shape)})[0].tensor;
   NodeOp made =
       create_op(rewriter, location, "MatMulNBits", kMicrosoftDomain, 1,
-                {x, constant(in_blocks), constant(ops::evaluate(transpose, {ops::Value(*scale)})[0].tensor),
+                {x, constant(in_blocks), constant(ops::evaluate(transpose, {ops::Value(weights->scale)})[0].tensor),
                  constant(packed(zeros, bits, added, (blocks * bits + 7) / 8)), mlir::Value(),
                  op.is("Gemm") ? bias : mlir::Value()},
                 {{"K", depth}, {"N", columns}, {"bits", bits}, {"block_size", block}, {"accuracy_level", int64_t{4}}});

@@ -50,56 +50,87 @@ std::optional<ops::Tensor> known_value(mlir::Value value) {
   return ops::evaluate(to_node(op), operands)[0].tensor;
 }
 
-/// The operator that makes `value`; of quantised weights only if `quantised`, of others only if not.
-std::optional<Linear> match_linear(mlir::Value value, bool quantised) {
-  NodeOp op = defining_op(value);
-  if (!op || !op.getDomain().empty() || !value.hasOneUse()) return std::nullopt;
-  DType dtype = dtype_of(value);
-  if (dtype != DType::kFloat && dtype != DType::kFloat16) return std::nullopt;
-  bool conv = op.is("Conv"), transposed = op.is("ConvTranspose"), gemm = op.is("Gemm"), matmul = op.is("MatMul");
-  if (!conv && !transposed && !gemm && !matmul) return std::nullopt;
-  const mlir::Value second = input_or_null(op, 1);
-  NodeOp dequantise = second ? defining_op(second, "DequantizeLinear") : NodeOp();
-  if (!second || quantised != static_cast<bool>(dequantise) || (quantised && dtype != DType::kFloat))
-    return std::nullopt;
-  auto weights = known_value(input_or_null(op, 1));
-  auto result_shape = shape_of(value);
-  if (!weights || !result_shape || weights->size() == 0) return std::nullopt;
-  Linear linear{op, dequantise, *weights, {}, 0, static_cast<int64_t>(result_shape->size()), {}};
-  ops::Node node = to_node(op);
-  const ops::Shape& shape = weights->shape();
-  if (conv) {
+/// Gives `linear` its channels and the channel of each weight; false where the operator does not have one for each.
+bool find_channels(Linear& linear) {
+  NodeOp op = linear.op;
+  const ops::Node node = to_node(op);
+  const ops::Shape& shape = linear.weights.shape();
+  const int64_t size = linear.weights.size();
+  if (op.is("Conv")) {
     linear.channels = shape.at(0);
-    int64_t inner = weights->size() / shape[0];
+    int64_t inner = size / shape[0];
     linear.channel_of = [=](int64_t i) { return i / inner; };
-  } else if (transposed) {
-    int64_t group = node.get_int("group", 1), per_group = shape.at(1), inner = weights->size() / (shape[0] * shape[1]);
+  } else if (op.is("ConvTranspose")) {
+    int64_t group = node.get_int("group", 1), per_group = shape.at(1), inner = size / (shape[0] * shape[1]);
     int64_t inputs_per_group = shape[0] / std::max<int64_t>(1, group);
     linear.channels = per_group * group;
     linear.channel_of = [=](int64_t i) {
       return i / inner / per_group / inputs_per_group * per_group + i / inner % per_group;
     };
   } else {
-    if (shape.size() != 2 || linear.rank != 2) return std::nullopt;
-    if (gemm && (node.get_float("alpha", 1) != 1 || node.get_float("beta", 1) != 1)) return std::nullopt;
+    const bool gemm = op.is("Gemm");
+    if (shape.size() != 2 || linear.rank != 2) return false;
+    if (gemm && (node.get_float("alpha", 1) != 1 || node.get_float("beta", 1) != 1)) return false;
     bool rows = gemm && node.get_int("transB", 0) != 0;
     linear.channels = shape[rows ? 0 : 1];
     int64_t width = shape[1];
     linear.channel_of = [=](int64_t i) { return rows ? i / width : i % width; };
   }
-  if (mlir::Value bias = input_or_null(op, 2)) {
-    auto values = quantised ? known_value(bias) : constant_value(bias);
-    if (!values) return std::nullopt;
-    bool vector = values->rank() >= 1 && values->shape().back() == values->size();
-    if (values->size() == 1) {
-      linear.bias.assign(static_cast<size_t>(linear.channels), values->to_floats()[0]);
-    } else if (vector && values->size() == linear.channels) {
-      linear.bias = values->to_floats();
-    } else {
-      return std::nullopt;
-    }
+  return true;
+}
+
+/// Gives `linear` the bias of its operator, one value a channel; false where it is not known.
+bool find_bias(Linear& linear) {
+  mlir::Value bias = input_or_null(linear.op, 2);
+  if (!bias) return true;
+  auto values = linear.dequantise ? known_value(bias) : constant_value(bias);
+  if (!values) return false;
+  bool vector = values->rank() >= 1 && values->shape().back() == values->size();
+  if (values->size() == 1) {
+    linear.bias.assign(static_cast<size_t>(linear.channels), values->to_floats()[0]);
+  } else if (vector && values->size() == linear.channels) {
+    linear.bias = values->to_floats();
+  } else {
+    return false;
   }
+  return true;
+}
+
+/// The operator that makes `value`; of quantised weights only if `quantised`, of others only if not.
+std::optional<Linear> match_linear(mlir::Value value, bool quantised) {
+  NodeOp op = defining_op(value);
+  if (!is_onnx(op, {"Conv", "ConvTranspose", "Gemm", "MatMul"}) || !value.hasOneUse()) return std::nullopt;
+  DType dtype = dtype_of(value);
+  if (dtype != DType::kFloat && dtype != DType::kFloat16) return std::nullopt;
+  const mlir::Value second = input_or_null(op, 1);
+  NodeOp dequantise = second ? defining_op(second, "DequantizeLinear") : NodeOp();
+  if (!second || quantised != static_cast<bool>(dequantise) || (quantised && dtype != DType::kFloat))
+    return std::nullopt;
+  auto weights = known_value(second);
+  auto result_shape = shape_of(value);
+  if (!weights || !result_shape || weights->size() == 0) return std::nullopt;
+  Linear linear{op, dequantise, *weights, {}, 0, static_cast<int64_t>(result_shape->size()), {}};
+  if (!find_channels(linear) || !find_bias(linear)) return std::nullopt;
   return linear;
+}
+
+/// Scales and zero points of the output channels where each channel's scale is multiplied by `factor`; a negative
+/// factor turns the sign of the zero point. Nothing where a scale is not finite or a zero point has no negative.
+std::optional<std::pair<ops::Tensor, ops::Tensor>> scaled_parameters(NodeOp dq, const std::vector<float>& factor) {
+  const ops::Tensor scale = *constant_value(dq->getOperand(1));
+  const auto channels = static_cast<int64_t>(factor.size());
+  ops::Tensor scales(DType::kFloat, {channels}), zeros(DType::kInt8, {channels});
+  const auto given = input_or_null(dq, 2) ? constant_value(input_or_null(dq, 2)) : std::nullopt;
+  for (size_t c = 0; c < factor.size(); ++c) {
+    const int64_t from = scale.size() == 1 ? 0 : static_cast<int64_t>(c);
+    const int64_t zero = given ? given->at_int64(given->size() == 1 ? 0 : from) : 0;
+    if (zero == -128 && factor[c] < 0) return std::nullopt;
+    const float product = std::abs(factor[c]) * scale.as<float>()[static_cast<size_t>(from)];
+    scales.as_mutable<float>()[c] = product > 0 ? product : 1.0f;
+    zeros.as_mutable<int8_t>()[c] = static_cast<int8_t>(factor[c] < 0 ? -zero : zero);
+    if (!std::isfinite(product)) return std::nullopt;
+  }
+  return std::pair{scales, zeros};
 }
 
 /// Weights [..] of integers whose scale along the output channels is multiplied by `factor`; a negative factor turns
@@ -117,18 +148,9 @@ std::optional<mlir::Value> scaled_integers(mlir::PatternRewriter& rewriter, cons
   if (scale.size() != 1 &&
       (ops::normalise_axis(to_node(dq), to_node(dq).get_int("axis", 1), q.rank()) != axis || scale.rank() != 1))
     return std::nullopt;
-  const auto channels = static_cast<size_t>(linear.channels);
-  ops::Tensor scales(DType::kFloat, {linear.channels}), zeros(DType::kInt8, {linear.channels});
-  const auto given = input_or_null(dq, 2) ? constant_value(input_or_null(dq, 2)) : std::nullopt;
-  for (size_t c = 0; c < channels; ++c) {
-    const int64_t from = scale.size() == 1 ? 0 : static_cast<int64_t>(c);
-    const int64_t zero = given ? given->at_int64(given->size() == 1 ? 0 : from) : 0;
-    if (zero == -128 && factor[c] < 0) return std::nullopt;
-    const float product = std::abs(factor[c]) * scale.as<float>()[static_cast<size_t>(from)];
-    scales.as_mutable<float>()[c] = product > 0 ? product : 1.0f;
-    zeros.as_mutable<int8_t>()[c] = static_cast<int8_t>(factor[c] < 0 ? -zero : zero);
-    if (!std::isfinite(product)) return std::nullopt;
-  }
+  const auto parameters = scaled_parameters(dq, factor);
+  if (!parameters) return std::nullopt;
+  const auto& [scales, zeros] = *parameters;
   auto out = q.as_mutable<int8_t>();
   for (size_t i = 0; i < out.size(); ++i) {
     const auto c = static_cast<size_t>(linear.channel_of(static_cast<int64_t>(i)));

@@ -27,12 +27,16 @@ mlir::LogicalResult apply_rewrites(mlir::func::FuncOp func, const std::vector<Re
 /// int8 or uint8.
 inline bool is_byte(ops::DType dtype) { return dtype == ops::DType::kInt8 || dtype == ops::DType::kUint8; }
 inline bool is_byte(mlir::Value value) { return is_byte(dtype_of(value)); }
+/// True for an operator of ai.onnx of one of these types; false for none.
+inline bool is_onnx(NodeOp op, llvm::ArrayRef<llvm::StringRef> op_types) {
+  return op && op.getDomain().empty() && llvm::is_contained(op_types, op.getOpType());
+}
 /// True if both are ranked, static and of one shape.
 bool same_static_shape(mlir::Value a, mlir::Value b);
-/// Integers of a constant value, or of attribute `attribute` where the operator has it (older opsets); nullopt if
 /// What a ReduceMean over the last axis alone averages, extents kept; null where `value` is no such mean.
 mlir::Value mean_of(mlir::Value value);
 
+/// Integers of a constant value, or of attribute `attribute` where the operator has it (older opsets); nullopt if
 /// neither is known.
 std::optional<std::vector<int64_t>> constant_ints(NodeOp op, unsigned input, const std::string& attribute);
 /// The permutation of a Transpose of known rank, negative entries resolved, the default (reversal) written out; empty

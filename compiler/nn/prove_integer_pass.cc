@@ -175,6 +175,18 @@ bool prove_convolution(NodeOp op, mlir::PatternRewriter& rewriter) {
   return true;
 }
 
+/// The bias of a product, one value a channel; empty without one, nothing where it is not known.
+std::optional<std::vector<float>> product_bias(NodeOp op, int64_t channels) {
+  mlir::Value value = op.is("Gemm") ? input_or_null(op, 2) : mlir::Value();
+  if (!value) return std::vector<float>();
+  auto content = constant_value(value);
+  if (!content || (content->size() != 1 && (content->size() != channels || content->shape().back() != channels)))
+    return std::nullopt;
+  std::vector<float> bias = content->to_floats();
+  bias.resize(static_cast<size_t>(channels), bias.empty() ? 0.0f : bias[0]);
+  return bias;
+}
+
 bool prove_product(NodeOp op, mlir::PatternRewriter& rewriter) {
   const bool gemm = op.is("Gemm");
   if (!gemm && !op.is("MatMul")) return false;
@@ -185,24 +197,17 @@ bool prove_product(NodeOp op, mlir::PatternRewriter& rewriter) {
     return false;
   const ops::Node node = to_node(op);
   bool transposed = false;
-  std::vector<float> bias;
   if (gemm) {
     if (node.get_float("alpha", 1) != 1 || node.get_float("beta", 1) != 1 || node.get_int("transA", 0) != 0)
       return false;
     transposed = node.get_int("transB", 0) != 0;
   }
   const int64_t k = w->shape()[transposed ? 1 : 0], channels = w->shape()[transposed ? 0 : 1];
-  if (gemm)
-    if (mlir::Value value = input_or_null(op, 2)) {
-      auto content = constant_value(value);
-      if (!content || (content->size() != 1 && (content->size() != channels || content->shape().back() != channels)))
-        return false;
-      bias = content->to_floats();
-      bias.resize(static_cast<size_t>(channels), bias.empty() ? 0.0f : bias[0]);
-    }
+  const auto bias = product_bias(op, channels);
+  if (!bias) return false;
   auto data = w->as<float>();
   auto at = [&](int64_t c, int64_t i) { return data[static_cast<size_t>(transposed ? c * k + i : i * channels + c)]; };
-  auto n = prove(*x, channels, k, at, bias);
+  auto n = prove(*x, channels, k, at, *bias);
   if (!n) return false;
   std::vector<int8_t> columns(n->weights.size());
   for (int64_t c = 0; c < channels; ++c)
@@ -223,49 +228,70 @@ struct Contraction {
 
 bool ascending(const std::vector<int64_t>& order) { return std::is_sorted(order.begin(), order.end()); }
 
-/// Labels of an Einsum of two operands, each once in an operand: a batch in both and the result, rows, columns, and k
-/// in both alone.
-std::optional<Contraction> einsum_contraction(std::string equation, const ops::Shape& a, const ops::Shape& b) {
+/// The equation of an Einsum of two operands, in which each operand and the result has each label once.
+struct Einsum {
+  std::string labels[2], result;
+  ops::Shape shapes[2];
+  int64_t extent(size_t side, char label) const { return shapes[side][labels[side].find(label)]; }
+};
+
+bool has(const std::string& text, char label) { return text.find(label) != std::string::npos; }
+
+std::optional<Einsum> parse_einsum(std::string equation, const ops::Shape& a, const ops::Shape& b) {
   std::erase(equation, ' ');
   const size_t comma = equation.find(','), arrow = equation.find("->");
   if (comma == std::string::npos || arrow == std::string::npos || arrow < comma) return std::nullopt;
-  const std::string labels[2] = {equation.substr(0, comma), equation.substr(comma + 1, arrow - comma - 1)},
-                    result = equation.substr(arrow + 2);
-  const ops::Shape* const shapes[2] = {&a, &b};
+  Einsum e{
+      {equation.substr(0, comma), equation.substr(comma + 1, arrow - comma - 1)}, equation.substr(arrow + 2), {a, b}};
   const auto distinct = [](std::string text) {
     std::sort(text.begin(), text.end());
     return std::adjacent_find(text.begin(), text.end()) == text.end() &&
            std::all_of(text.begin(), text.end(), [](char c) { return std::isalpha(c) != 0; });
   };
-  if (!distinct(result) || !distinct(labels[0]) || !distinct(labels[1]) || labels[0].size() != a.size() ||
-      labels[1].size() != b.size())
+  if (!distinct(e.result) || !distinct(e.labels[0]) || !distinct(e.labels[1]) || e.labels[0].size() != a.size() ||
+      e.labels[1].size() != b.size())
     return std::nullopt;
-  const auto has = [](const std::string& text, char label) { return text.find(label) != std::string::npos; };
-  const auto extent = [&](size_t side, char label) { return (*shapes[side])[labels[side].find(label)]; };
-  // In the order of the result, so that it needs no permutation where that is possible; k in the order of the first
-  // operand.
+  return e;
+}
+
+/// Labels by what they are in a product of matrices: a batch in both operands and the result, rows and columns in one
+/// operand and the result, k in both operands alone. In the order of the result, so that it needs no permutation where
+/// that is possible; k in the order of the first operand.
+struct Roles {
   std::string batch, outer[2], inner;
-  for (const char label : result) {
-    const bool left = has(labels[0], label), right = has(labels[1], label);
+};
+
+std::optional<Roles> roles_of(const Einsum& e) {
+  Roles roles;
+  for (const char label : e.result) {
+    const bool left = has(e.labels[0], label), right = has(e.labels[1], label);
     if (!left && !right) return std::nullopt;
-    (left && right ? batch : left ? outer[0] : outer[1]) += label;
+    (left && right ? roles.batch : left ? roles.outer[0] : roles.outer[1]) += label;
   }
-  for (const char label : labels[0])
-    if (!has(result, label)) inner += label;
-  for (const char label : batch + inner)
-    if (!has(labels[1], label) || extent(0, label) != extent(1, label)) return std::nullopt;
-  if (labels[1].size() != batch.size() + inner.size() + outer[1].size()) return std::nullopt;
+  for (const char label : e.labels[0])
+    if (!has(e.result, label)) roles.inner += label;
+  for (const char label : roles.batch + roles.inner)
+    if (!has(e.labels[1], label) || e.extent(0, label) != e.extent(1, label)) return std::nullopt;
+  if (e.labels[1].size() != roles.batch.size() + roles.inner.size() + roles.outer[1].size()) return std::nullopt;
+  return roles;
+}
+
+std::optional<Contraction> einsum_contraction(const std::string& equation, const ops::Shape& a, const ops::Shape& b) {
+  const auto e = parse_einsum(equation, a, b);
+  const auto roles = e ? roles_of(*e) : std::nullopt;
+  if (!roles) return std::nullopt;
+  const auto& [batch, outer, inner] = *roles;
   Contraction c;
   ops::Shape merged;
-  for (const char label : batch) merged.push_back(extent(0, label));
+  for (const char label : batch) merged.push_back(e->extent(0, label));
   int64_t rows[2] = {1, 1};
   for (size_t side = 0; side < 2; ++side)
-    for (const char label : outer[side]) rows[side] *= extent(side, label);
+    for (const char label : outer[side]) rows[side] *= e->extent(side, label);
   c.k = 1;
-  for (const char label : inner) c.k *= extent(0, label);
+  for (const char label : inner) c.k *= e->extent(0, label);
   for (size_t side = 0; side < 2; ++side) {
     for (const char label : batch + (side == 0 ? outer[0] + inner : inner + outer[1]))
-      c.order[side].push_back(static_cast<int64_t>(labels[side].find(label)));
+      c.order[side].push_back(static_cast<int64_t>(e->labels[side].find(label)));
     c.shape[side] = merged;
     c.shape[side].push_back(side == 0 ? rows[0] : c.k);
     c.shape[side].push_back(side == 0 ? c.k : rows[1]);
@@ -274,8 +300,8 @@ std::optional<Contraction> einsum_contraction(std::string equation, const ops::S
   }
   const std::string made = batch + outer[0] + outer[1];
   if (outer[0].size() != 1 || outer[1].size() != 1)
-    for (const char label : made) c.result_shape.push_back(has(labels[0], label) ? extent(0, label) : extent(1, label));
-  for (const char label : result) c.result_order.push_back(static_cast<int64_t>(made.find(label)));
+    for (const char label : made) c.result_shape.push_back(e->extent(has(e->labels[0], label) ? 0 : 1, label));
+  for (const char label : e->result) c.result_order.push_back(static_cast<int64_t>(made.find(label)));
   if (ascending(c.result_order)) c.result_order.clear();
   return c;
 }

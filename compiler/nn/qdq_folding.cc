@@ -155,12 +155,16 @@ class Grouping : public BlockEditor {
     return drop_around(*group);
   }
 
+  /// Whether ONNX Runtime's kernels multiply such bytes.
+  static bool are_multiplied(DType a, DType b) {
+    return is_8bit(a) && is_8bit(b) && (a != DType::kInt8 || b == DType::kInt8);
+  }
+
   bool fuse_conv(Group& group) {
     if (!group.closed || group.dq.size() != group.operands || group.operands < 2) return false;
     NodeOp x = group.dq[0], w = group.dq[1], q = group.q[0];
     const DType x_type = quantised_type(x), w_type = quantised_type(w);
-    if (!is_8bit(x_type) || !is_8bit(w_type) || quantised_type(q) != x_type) return false;
-    if (x_type == DType::kInt8 && w_type != DType::kInt8) return false;
+    if (!are_multiplied(x_type, w_type) || quantised_type(q) != x_type) return false;
     if (group.operands > 2 && quantised_type(group.dq[2]) != DType::kInt32) return false;
     if (!tensor_parameters(x) || !tensor_parameters(q) || !channel_parameters(w, 0)) return false;
     if (group.operands > 2 && !has_scale_of_sums(group.dq[2], x, w)) return false;
@@ -176,8 +180,8 @@ class Grouping : public BlockEditor {
   bool fuse_matmul(Group& group) {
     if (group.dq.size() != 2) return false;
     NodeOp a = group.dq[0], b = group.dq[1];
-    const DType a_type = quantised_type(a), b_type = quantised_type(b);
-    if (!is_8bit(a_type) || !is_8bit(b_type) || (a_type == DType::kInt8 && b_type != DType::kInt8)) return false;
+    const DType a_type = quantised_type(a);
+    if (!are_multiplied(a_type, quantised_type(b))) return false;
     auto b_shape = shape_of(data_of(b));
     if (!tensor_parameters(a) || !b_shape || !channel_parameters(b, static_cast<int64_t>(b_shape->size()) - 1))
       return false;
@@ -200,8 +204,8 @@ class Grouping : public BlockEditor {
   bool fuse_gemm(Group& group) {
     if (group.dq.size() != group.operands || group.operands < 2 || (!group.q.empty() && !group.closed)) return false;
     NodeOp a = group.dq[0], b = group.dq[1];
-    const DType a_type = quantised_type(a), b_type = quantised_type(b);
-    if (!is_8bit(a_type) || !is_8bit(b_type) || (a_type == DType::kInt8 && b_type != DType::kInt8)) return false;
+    const DType a_type = quantised_type(a);
+    if (!are_multiplied(a_type, quantised_type(b))) return false;
     const ops::Node node = to_node(group.op);
     if (group.operands > 2 && (node.get_float("beta", 1.0f) != 1.0f || node.get_float("alpha", 1.0f) != 1.0f ||
                                quantised_type(group.dq[2]) != DType::kInt32))
@@ -287,27 +291,35 @@ class Grouping : public BlockEditor {
   // --- operators that only move elements: Q and DQ go when their parameters agree
   // --------------------------------------------------
 
+  /// What an operator that gives elements of its operand does; nothing for others.
+  enum class Taking { kMove, kMaximum, kResize, kPad };
+  static std::optional<Taking> taking_of(NodeOp op) {
+    const int64_t version = op.getVersion();
+    if (is_onnx(op, {"DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Reshape", "Slice",
+                     "SpaceToDepth", "Squeeze", "Tile", "Transpose", "Unsqueeze"}))
+      return Taking::kMove;
+    if (is_onnx(op, {"MaxPool", "ReduceMax", "ReduceMin"}) && version >= 12) return Taking::kMaximum;
+    if (op.is("Resize") && version >= 10 && to_node(op).get_string("mode", "nearest") == "nearest")
+      return Taking::kResize;
+    if (op.is("Pad") && version >= 13) return Taking::kPad;
+    return std::nullopt;
+  }
+
   bool drop_around(Group& group) {
     NodeOp op = group.op;
-    const int64_t version = op.getVersion();
-    const bool ordered =
-        (op.is("MaxPool") && version >= 12) || (is_onnx(op, {"ReduceMax", "ReduceMin"}) && version >= 12);
-    const bool moves = is_onnx(op, {"DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Reshape", "Slice",
-                                    "SpaceToDepth", "Squeeze", "Tile", "Transpose", "Unsqueeze"});
-    const bool resize = op.is("Resize") && version >= 10 && to_node(op).get_string("mode", "nearest") == "nearest";
-    const bool pad = op.is("Pad") && version >= 13;
-    if (!ordered && !moves && !resize && !pad) return false;
+    const auto taking = taking_of(op);
+    if (!taking) return false;
     if (!group.closed || group.q.size() != 1 || group.dq.size() != 1 || dq_of(data_of(op)) != group.dq[0]) return false;
     NodeOp dq = group.dq[0], q = group.q[0];
     const DType type = quantised_type(q);
     if (!same_parameters(q, dq)) return false;
-    if (!is_8bit(type) && !(moves && (type == DType::kInt16 || type == DType::kUint16))) return false;
-    if (ordered && !(scale_value(q) > 0)) return false;
-    if (ordered && op->getNumResults() != 1) return false;
+    const bool is_16bit = type == DType::kInt16 || type == DType::kUint16;
+    if (!is_8bit(type) && !(taking == Taking::kMove && is_16bit)) return false;
+    if (taking == Taking::kMaximum && (!(scale_value(q) > 0) || op->getNumResults() != 1)) return false;
     place(group);
     llvm::SmallVector<mlir::Value> operands(op.getInputs().begin(), op.getInputs().end());
     operands[0] = data_of(dq);
-    if (pad && !quantise_pad_value(op, q, operands)) return false;
+    if (taking == Taking::kPad && !quantise_pad_value(op, q, operands)) return false;
     return replace(group, q, op.getOpType(), "", operands, to_attributes(op.getOnnxAttributes()));
   }
 

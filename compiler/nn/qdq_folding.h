@@ -21,10 +21,6 @@ using Attributes = std::map<std::string, ops::Attribute>;
 // --- what Q and DQ are
 // -----------------------------------------------------------------------------------------------------------
 
-inline bool is_onnx(NodeOp op, llvm::ArrayRef<llvm::StringRef> op_types) {
-  return op && op.getDomain().empty() && llvm::is_contained(op_types, op.getOpType());
-}
-
 inline int64_t int_attribute(NodeOp op, llvm::StringRef name, int64_t fallback) {
   auto attribute = op.getOnnxAttributes().getAs<mlir::IntegerAttr>(name);
   return attribute ? attribute.getInt() : fallback;

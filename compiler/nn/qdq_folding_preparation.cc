@@ -195,6 +195,15 @@ class Preparation : public BlockEditor {
     return true;
   }
 
+  /// Whether Gemm adds a bias of this shape to a product of `a` with n columns: a row, or for matrices also what is
+  /// broadcast along one dimension or none.
+  static bool gemm_adds(const ops::Shape& bias, const ops::Shape& a, int64_t n) {
+    if (n < 0) return false;
+    if (bias.size() == 1) return bias[0] == n;
+    if (bias.size() != 2 || a.size() != 2) return false;
+    return (bias[0] == 1 && bias[1] == n) || (bias[0] == a[0] && bias[0] >= 0 && (bias[1] == 1 || bias[1] == n));
+  }
+
   /// MatMul of two DQ, read only by an Add of a bias that Gemm can take, becomes Gemm (with reshapes around it for
   /// other ranks than 2).
   bool fuse_matmul_add(NodeOp matmul) {
@@ -211,11 +220,7 @@ class Preparation : public BlockEditor {
     const int64_t n = (*b_shape)[1];
     const bool reshapes = a_shape->size() != 2;
     if (reshapes && (!is_static(a) || !is_static(b))) return false;
-    const auto& s = *bias_shape;
-    const bool row = s.size() == 1 && s[0] == n && n >= 0;
-    const bool matrix = !reshapes && s.size() == 2 && n >= 0 &&
-                        ((s[0] == 1 && s[1] == n) || (s[0] == (*a_shape)[0] && s[0] >= 0 && (s[1] == 1 || s[1] == n)));
-    if (!row && !matrix) return false;
+    if (!gemm_adds(*bias_shape, *a_shape, n)) return false;
 
     rewriter_.setInsertionPoint(add);
     mlir::Value left = a;
@@ -384,69 +389,101 @@ class Preparation : public BlockEditor {
     }
   }
 
+  static bool has_float_scale(NodeOp dq) {
+    return constant_value(scale_of(dq)) && dtype_of(scale_of(dq)) == DType::kFloat;
+  }
+
+  static std::optional<Tensor> float_constant(mlir::Value value) {
+    const auto content = constant_value(value);
+    return content && content->dtype() == DType::kFloat ? content : std::nullopt;
+  }
+
+  /// Whether the weights' scales are a vector of `channels` along the output channels of `op`.
+  static bool has_scale_by_channel(NodeOp op, NodeOp w, int64_t channels) {
+    auto shape = shape_of(scale_of(w));
+    if (!shape || shape->size() != 1 || shape->front() != channels) return false;
+    const auto rank = static_cast<int64_t>(shape_of(op.getInputs()[1]).value_or(ops::Shape{}).size());
+    const int64_t given = int_attribute(w, "axis", 1), axis = given < 0 ? given + rank : given;
+    return axis == (is_onnx(op, {"Gemm"}) && int_attribute(op, "transB", 0) == 0 ? 1 : 0);
+  }
+
+  /// The operands of a product from a DQ to a Q of which some are still float constants.
+  struct FloatParameters {
+    NodeOp x, w;                          // DQ; w is null where the weights are float
+    std::optional<Tensor> weights, bias;  // float constants
+    bool per_channel = false;             // w has a scale for each output channel
+  };
+
+  std::optional<FloatParameters> float_parameters_of(NodeOp op) {
+    FloatParameters p;
+    p.x = dq_of(op.getInputs()[0]);
+    p.w = dq_of(op.getInputs()[1]);
+    if (!p.x || !is_scalar(scale_of(p.x)) || !has_float_scale(p.x)) return std::nullopt;
+    if (!reaches_q(op->getResult(0)) && !(free_groups_ && op.is("Gemm"))) return std::nullopt;
+    const mlir::Value bias = input_or_null(op, 2);
+    if (bias) p.bias = float_constant(bias);
+    if (bias && (!p.bias || p.bias->rank() != 1)) return std::nullopt;
+    if (!p.w) {
+      p.weights = float_constant(op.getInputs()[1]);
+      return p.weights ? std::optional(p) : std::nullopt;
+    }
+    if (!has_float_scale(p.w) || !bias) return std::nullopt;
+    p.per_channel = !is_scalar(scale_of(p.w));
+    if (p.per_channel && !has_scale_by_channel(op, p.w, p.bias->size())) return std::nullopt;
+    return p;
+  }
+
+  /// Float weights become the DQ of int8 with one scale, which is returned.
+  Tensor quantise_weights(NodeOp op, const Tensor& weights, int64_t version) {
+    float low = 0.0f, high = 0.0f;
+    for (float v : weights.as<float>()) {
+      low = std::min(low, v);
+      high = std::max(high, v);
+    }
+    const float scale = high == low ? 1.0f : (high - low) / 255.0f;
+    const float zero = std::nearbyintf(std::max(-128.0f, std::min(127.0f, -128.0f - low / scale)));
+    const Tensor w_scale = Tensor::scalar_f32(scale);
+    const Tensor w_zero = Tensor::of<int8_t>(DType::kInt8, {}, {static_cast<int8_t>(zero)});
+    Tensor quantised(DType::kInt8, weights.shape());
+    for (size_t i = 0; i < weights.as<float>().size(); ++i) {
+      quantised.as_mutable<int8_t>()[i] = static_cast<int8_t>(
+          ops::quantized::quantize(weights.as<float>()[i], scale, static_cast<int32_t>(zero), {-128, 127}));
+    }
+    NodeOp dq =
+        create(op.getLoc(), "DequantizeLinear", "", version,
+               {constant(op, quantised), constant(op, w_scale), constant(op, w_zero)}, {}, op.getInputs()[1].getType());
+    op->setOperand(1, dq->getResult(0));
+    return w_scale;
+  }
+
+  /// A float bias becomes the DQ of int32 with the scale x_scale * w_scale.
+  void quantise_bias(NodeOp op, const FloatParameters& p, const Tensor& w_scale) {
+    NodeOp x = p.x;
+    const float x_scale = static_cast<float>(scale_value(x));
+    Tensor scale(DType::kFloat, p.per_channel ? w_scale.shape() : ops::Shape{});
+    for (size_t i = 0; i < scale.as<float>().size(); ++i)
+      scale.as_mutable<float>()[i] = x_scale * w_scale.as<float>()[i];
+    Tensor quantised(DType::kInt32, p.bias->shape());
+    for (size_t i = 0; i < quantised.as<int32_t>().size(); ++i) {
+      const float s = scale.as<float>()[p.per_channel ? i : 0];
+      quantised.as_mutable<int32_t>()[i] = ops::quantized::round_to_int32(p.bias->as<float>()[i] / s);
+    }
+    const Attributes axis = p.per_channel ? Attributes{{"axis", int64_t{0}}} : Attributes{};
+    NodeOp dq = create(op.getLoc(), "DequantizeLinear", "", std::max<int64_t>(x.getVersion(), p.per_channel ? 13 : 10),
+                       {constant(op, quantised), constant(op, scale)}, axis, op.getInputs()[2].getType());
+    op->setOperand(2, dq->getResult(0));
+  }
+
   /// Conv, ConvTranspose, Gemm from a DQ to a Q: float weights are quantised to int8, a constant bias vector to int32
   /// with the scale x_scale * w_scale, both as DQ of constants.
   bool quantise_weights_and_bias(NodeOp op) {
     if (!is_onnx(op, {"Conv", "ConvTranspose", "Gemm"})) return false;
-    NodeOp x = dq_of(op.getInputs()[0]);
-    if (!x || !is_scalar(scale_of(x)) || !constant_value(scale_of(x)) || dtype_of(scale_of(x)) != DType::kFloat)
-      return false;
-    if (!reaches_q(op->getResult(0)) && !(free_groups_ && op.is("Gemm"))) return false;
-    const mlir::Value weights = op.getInputs()[1], bias = input_or_null(op, 2);
-    NodeOp w = dq_of(weights);
-    const auto weight_value = w ? std::nullopt : constant_value(weights);
-    if (!w && (!weight_value || weight_value->dtype() != DType::kFloat)) return false;
-    if (w && (!constant_value(scale_of(w)) || dtype_of(scale_of(w)) != DType::kFloat)) return false;
-    const auto bias_value = bias ? constant_value(bias) : std::nullopt;
-    if (bias && (!bias_value || bias_value->rank() != 1 || bias_value->dtype() != DType::kFloat)) return false;
-    if (w && !bias) return false;
-
-    const bool per_channel = w && !is_scalar(scale_of(w));
-    if (per_channel) {
-      auto shape = shape_of(scale_of(w));
-      if (!shape || shape->size() != 1 || shape->front() != bias_value->size()) return false;
-      const auto rank = static_cast<int64_t>(shape_of(weights).value_or(ops::Shape{}).size());
-      const int64_t given = int_attribute(w, "axis", 1), axis = given < 0 ? given + rank : given;
-      if (axis != (is_onnx(op, {"Gemm"}) && int_attribute(op, "transB", 0) == 0 ? 1 : 0)) return false;
-    }
+    const auto p = float_parameters_of(op);
+    if (!p) return false;
+    NodeOp x = p->x, w = p->w;
     rewriter_.setInsertionPoint(op);
-    Tensor w_scale;
-    if (w) {
-      w_scale = *constant_value(scale_of(w));
-    } else {
-      float low = 0.0f, high = 0.0f;
-      for (float v : weight_value->as<float>()) {
-        low = std::min(low, v);
-        high = std::max(high, v);
-      }
-      const float scale = high == low ? 1.0f : (high - low) / 255.0f;
-      const float zero = std::nearbyintf(std::max(-128.0f, std::min(127.0f, -128.0f - low / scale)));
-      w_scale = Tensor::scalar_f32(scale);
-      const Tensor w_zero = Tensor::of<int8_t>(DType::kInt8, {}, {static_cast<int8_t>(zero)});
-      Tensor quantised(DType::kInt8, weight_value->shape());
-      for (size_t i = 0; i < weight_value->as<float>().size(); ++i) {
-        quantised.as_mutable<int8_t>()[i] = static_cast<int8_t>(
-            ops::quantized::quantize(weight_value->as<float>()[i], scale, static_cast<int32_t>(zero), {-128, 127}));
-      }
-      NodeOp dq = create(op.getLoc(), "DequantizeLinear", "", x.getVersion(),
-                         {constant(op, quantised), constant(op, w_scale), constant(op, w_zero)}, {}, weights.getType());
-      op->setOperand(1, dq->getResult(0));
-    }
-    if (bias) {
-      const float x_scale = static_cast<float>(scale_value(x));
-      Tensor scale(DType::kFloat, per_channel ? w_scale.shape() : ops::Shape{});
-      for (size_t i = 0; i < scale.as<float>().size(); ++i)
-        scale.as_mutable<float>()[i] = x_scale * w_scale.as<float>()[i];
-      Tensor quantised(DType::kInt32, bias_value->shape());
-      for (size_t i = 0; i < quantised.as<int32_t>().size(); ++i) {
-        const float s = scale.as<float>()[per_channel ? i : 0];
-        quantised.as_mutable<int32_t>()[i] = ops::quantized::round_to_int32(bias_value->as<float>()[i] / s);
-      }
-      const Attributes axis = per_channel ? Attributes{{"axis", int64_t{0}}} : Attributes{};
-      NodeOp dq = create(op.getLoc(), "DequantizeLinear", "", std::max<int64_t>(x.getVersion(), per_channel ? 13 : 10),
-                         {constant(op, quantised), constant(op, scale)}, axis, bias.getType());
-      op->setOperand(2, dq->getResult(0));
-    }
+    const Tensor w_scale = w ? *constant_value(scale_of(w)) : quantise_weights(op, *p->weights, x.getVersion());
+    if (p->bias) quantise_bias(op, *p, w_scale);
     return true;
   }
 

@@ -36,45 +36,50 @@ bool is_open_bound(NodeOp op, unsigned input, const char* attribute, double infi
          (dtype_of(op->getOperand(0)) == ops::DType::kFloat16 && bound.getValueAsDouble() == limit);
 }
 
+/// A Clip of floats between bounds that limit nothing.
+bool is_open_clip(NodeOp op) {
+  double infinity = std::numeric_limits<double>::infinity();
+  return ops::is_floating(dtype_of(op->getOperand(0))) && is_open_bound(op, 1, "min", -infinity) &&
+         is_open_bound(op, 2, "max", infinity);
+}
+
+/// A Resize or Upsample that copies elements of the image, none from outside it.
+bool takes_nearest(NodeOp op) {
+  auto mode = op.getOnnxAttributes().getAs<mlir::StringAttr>("mode");
+  auto transform = op.getOnnxAttributes().getAs<mlir::StringAttr>("coordinate_transformation_mode");
+  bool nearest = !mode || mode.getValue() == "nearest";
+  return nearest && !(transform && transform.getValue() == "tf_crop_and_resize");
+}
+
+/// Operators of ai.onnx that change nothing, whatever the shape of the operand.
+bool changes_nothing(NodeOp op) {
+  mlir::Value input = op->getOperand(0), result = op->getResult(0);
+  if (op.is("Identity")) return true;
+  if (op.is("Dropout")) return is_inference_dropout(op);
+  if (is_onnx(op, {"Cast", "CastLike"}))
+    return dtype_of(input) != ops::DType::kUndefined && dtype_of(input) == dtype_of(result);
+  if (op.is("Transpose")) return is_identity_permutation(op);
+  if (op.is("Pad")) return all_equal(constant_ints(op, 1, "pads"), 0);
+  if (is_onnx(op, {"Concat", "Sum", "Max", "Min", "Mean"})) return op->getNumOperands() == 1;
+  return op.is("Clip") && is_open_clip(op);
+}
+
+/// Operators of ai.onnx that change nothing if the result has the type and the shape of the operand.
+bool changes_only_shape(NodeOp op) {
+  if (is_onnx(op, {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile"})) return true;
+  // Steps of one and the whole shape: it starts at the beginning.
+  if (op.is("Slice")) return !input_or_null(op, 4) || all_equal(constant_ints(op, 4, "steps"), 1);
+  if (op.is("Split")) return op->getNumResults() == 1;
+  return is_onnx(op, {"Resize", "Upsample"}) && takes_nearest(op);
+}
+
 /// The operand that result 0 of `op` equals, or null.
 mlir::Value identity_of(NodeOp op) {
   if (!op.getDomain().empty() || op->getNumOperands() == 0 || !only_first_result_used(op)) return {};
   mlir::Value input = op->getOperand(0), result = op->getResult(0);
-  llvm::StringRef type = op.getOpType();
   if (is_none(input)) return {};
   bool same = input.getType() == result.getType() && same_static_shape(input, result);
-  if (type == "Identity") return input;
-  if (type == "Dropout") return is_inference_dropout(op) ? input : mlir::Value();
-  if (type == "Cast" || type == "CastLike")
-    return dtype_of(input) != ops::DType::kUndefined && dtype_of(input) == dtype_of(result) ? input : mlir::Value();
-  if (type == "Transpose") return is_identity_permutation(op) ? input : mlir::Value();
-  if (type == "Reshape" || type == "Flatten" || type == "Squeeze" || type == "Unsqueeze" || type == "Expand" ||
-      type == "Tile") {
-    return same ? input : mlir::Value();
-  }
-  if (type == "Pad") return all_equal(constant_ints(op, 1, "pads"), 0) ? input : mlir::Value();
-  if (type == "Slice") {
-    // Steps of one and the whole shape: it starts at the beginning.
-    bool forward = !input_or_null(op, 4) || all_equal(constant_ints(op, 4, "steps"), 1);
-    return same && forward ? input : mlir::Value();
-  }
-  if (type == "Split") return same && op->getNumResults() == 1 ? input : mlir::Value();
-  if (type == "Resize" || type == "Upsample") {
-    auto mode = op.getOnnxAttributes().getAs<mlir::StringAttr>("mode");
-    auto transform = op.getOnnxAttributes().getAs<mlir::StringAttr>("coordinate_transformation_mode");
-    bool nearest = !mode || mode.getValue() == "nearest";
-    return same && nearest && !(transform && transform.getValue() == "tf_crop_and_resize") ? input : mlir::Value();
-  }
-  if (type == "Concat" || type == "Sum" || type == "Max" || type == "Min" || type == "Mean") {
-    return op->getNumOperands() == 1 ? input : mlir::Value();
-  }
-  if (type == "Clip") {
-    double infinity = std::numeric_limits<double>::infinity();
-    bool open = ops::is_floating(dtype_of(input)) && is_open_bound(op, 1, "min", -infinity) &&
-                is_open_bound(op, 2, "max", infinity);
-    return open ? input : mlir::Value();
-  }
-  return {};
+  return changes_nothing(op) || (same && changes_only_shape(op)) ? input : mlir::Value();
 }
 
 bool remove_identity(NodeOp op, mlir::PatternRewriter& rewriter) {

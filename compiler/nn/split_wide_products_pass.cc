@@ -173,20 +173,21 @@ class WideProduct {
     const auto rank = static_cast<int64_t>(shape->size());
     if (!left || left->empty() || rank == 0 || !is_static(right.integers)) return false;
     const bool constant = right.is_constant();
-    if (is_convolution()) {
-      const int64_t channels = op_.is("Conv") ? 0 : 1;
-      if (!constant || (right.axis >= 0 && right.axis != channels)) return false;
-      if (op_.is("Conv") && rank >= 3 && rank <= 4)
-        return ops::element_count(*shape) / std::max<int64_t>(1, shape->front()) <= kMostTerms;
-      if (is_static(op_->getOperand(0))) form_ = ConvolutionForm::of(node_, *left, *shape);
-      return form_ && form_->terms() <= kMostTerms;
-    }
+    if (is_convolution()) return constant && has_convolution_form(right, *left, *shape);
     if (op_.is("Gemm")) {
       const int64_t channels = node_.get_int("transB", 0) != 0 ? 0 : 1;
       return constant && rank == 2 && (right.axis < 0 || right.axis == channels);
     }
     if (rank < 2 || left->size() < 2) return constant && rank == 2 && (right.axis < 0 || right.axis == 1);
     return right.axis < 0 || (constant && right.axis == rank - 1);
+  }
+  bool has_convolution_form(const Side& right, const ops::Shape& left, const ops::Shape& shape) {
+    const bool forward = op_.is("Conv");
+    if (right.axis >= 0 && right.axis != (forward ? 0 : 1)) return false;
+    if (forward && shape.size() >= 3 && shape.size() <= 4)
+      return ops::element_count(shape) / std::max<int64_t>(1, shape.front()) <= kMostTerms;
+    if (is_static(op_->getOperand(0))) form_ = ConvolutionForm::of(node_, left, shape);
+    return form_ && form_->terms() <= kMostTerms;
   }
   /// int32 holds the sum of so many products of bytes.
   static constexpr int64_t kMostTerms = (int64_t{1} << 31) / (255 * 255) - 1;

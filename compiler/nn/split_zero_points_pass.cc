@@ -50,6 +50,69 @@ std::optional<Tensor> column_sums(NodeOp op) {
   return t;
 }
 
+/// Centred weights [oc][depth][taps], summed over the input channels: [oc][taps].
+std::vector<int32_t> tap_sums(const std::vector<int64_t>& centred, int64_t channels, int64_t taps) {
+  const int64_t inner = channels == 0 ? 0 : static_cast<int64_t>(centred.size()) / channels;
+  std::vector<int32_t> sums(static_cast<size_t>(channels * taps), 0);
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t i = 0; i < inner; ++i)
+      sums[static_cast<size_t>(c * taps + i % taps)] +=
+          static_cast<int32_t>(centred[static_cast<size_t>(c * inner + i)]);
+  return sums;
+}
+
+/// t where no window leaves the image: [oc, 1, ..].
+Tensor sums_inside(const std::vector<int32_t>& sums, int64_t channels, int64_t taps, size_t dims) {
+  Shape shape(dims + 1, 1);
+  shape[0] = channels;
+  Tensor t(DType::kInt32, shape);
+  auto to = t.as_mutable<int32_t>();
+  for (int64_t c = 0; c < channels; ++c) {
+    to[static_cast<size_t>(c)] = 0;
+    for (int64_t i = 0; i < taps; ++i) to[static_cast<size_t>(c)] += sums[static_cast<size_t>(c * taps + i)];
+  }
+  return t;
+}
+
+/// Windows over an image of `extents` that give results of `shape` = [oc, spatial extents..].
+struct Windows {
+  Shape extents, kernel, strides, dilations, before, shape;
+
+  /// Whether a tap of the window of a pixel of the result lies in the image.
+  bool inside(int64_t pixel, int64_t tap) const {
+    for (size_t d = extents.size(); d-- > 0;) {
+      const int64_t at = pixel % shape[d + 1] * strides[d] - before[d] + tap % kernel[d] * dilations[d];
+      if (at < 0 || at >= extents[d]) return false;
+      pixel /= shape[d + 1];
+      tap /= kernel[d];
+    }
+    return true;
+  }
+};
+
+/// The windows of a convolution with padding; nothing where an extent or an attribute is not known.
+std::optional<Windows> windows_of(const ops::Node& node, const Shape& in, const Shape& out, const Shape& kernel,
+                                  const Shape& pads, int64_t channels) {
+  const size_t dims = kernel.size();
+  const std::string automatic = node.get_string("auto_pad", "NOTSET");
+  Windows w{Shape(in.begin() + 2, in.end()),
+            kernel,
+            node.get_ints("strides", Shape(dims, 1)),
+            node.get_ints("dilations", Shape(dims, 1)),
+            Shape(dims),
+            {channels}};
+  if (pads.size() != 2 * dims || w.strides.size() != dims || w.dilations.size() != dims) return std::nullopt;
+  for (size_t d = 0; d < dims; ++d) {
+    const int64_t extent = in[d + 2], result = out[d + 2];
+    if (extent <= 0 || result <= 0) return std::nullopt;
+    w.shape.push_back(result);
+    const int64_t total =
+        std::max<int64_t>(0, (result - 1) * w.strides[d] + (kernel[d] - 1) * w.dilations[d] + 1 - extent);
+    w.before[d] = automatic == "SAME_UPPER" ? total / 2 : automatic == "SAME_LOWER" ? total - total / 2 : pads[d];
+  }
+  return w;
+}
+
 /// t of a convolution: [oc, 1, ..], or [oc, spatial extents of the result..] where windows leave the image.
 std::optional<Tensor> window_sums(NodeOp op) {
   const auto w = constant_value(op->getOperand(1));
@@ -60,59 +123,25 @@ std::optional<Tensor> window_sums(NodeOp op) {
   const int64_t channels = w->shape()[0];
   const auto centred = centred_weights(op, channels, [&](int64_t i) { return i / (w->size() / channels); });
   if (!centred) return std::nullopt;
-  // Sums over the input channels: [oc][taps].
   const Shape kernel(w->shape().begin() + 2, w->shape().end());
-  const int64_t taps = ops::element_count(kernel), depth = w->shape()[1];
-  std::vector<int32_t> sums(static_cast<size_t>(channels * taps), 0);
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t i = 0; i < depth * taps; ++i)
-      sums[static_cast<size_t>(c * taps + i % taps)] +=
-          static_cast<int32_t>((*centred)[static_cast<size_t>(c * depth * taps + i)]);
+  const int64_t taps = ops::element_count(kernel);
+  const std::vector<int32_t> sums = tap_sums(*centred, channels, taps);
 
   const ops::Node node = to_node(op);
   const Shape pads = node.get_ints("pads", Shape(2 * dims, 0));
   const std::string automatic = node.get_string("auto_pad", "NOTSET");
   const bool padded = automatic == "SAME_UPPER" || automatic == "SAME_LOWER" ||
                       (automatic != "VALID" && std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p != 0; }));
-  if (!padded) {
-    Shape shape(dims + 1, 1);
-    shape[0] = channels;
-    Tensor t(DType::kInt32, shape);
-    auto to = t.as_mutable<int32_t>();
-    for (int64_t c = 0; c < channels; ++c) {
-      to[static_cast<size_t>(c)] = 0;
-      for (int64_t i = 0; i < taps; ++i) to[static_cast<size_t>(c)] += sums[static_cast<size_t>(c * taps + i)];
-    }
-    return t;
-  }
-  const Shape strides = node.get_ints("strides", Shape(dims, 1)),
-              dilations = node.get_ints("dilations", Shape(dims, 1));
-  if (pads.size() != 2 * dims || strides.size() != dims || dilations.size() != dims) return std::nullopt;
-  Shape shape{channels};
-  Shape before(dims);
-  for (size_t d = 0; d < dims; ++d) {
-    const int64_t extent = (*in)[d + 2], result = (*out)[d + 2];
-    if (extent <= 0 || result <= 0) return std::nullopt;
-    shape.push_back(result);
-    const int64_t total = std::max<int64_t>(0, (result - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - extent);
-    before[d] = automatic == "SAME_UPPER" ? total / 2 : automatic == "SAME_LOWER" ? total - total / 2 : pads[d];
-  }
-  if (ops::element_count(shape) * 4 > kLargestMapBytes) return std::nullopt;
-  Tensor t(DType::kInt32, shape);
+  if (!padded) return sums_inside(sums, channels, taps, dims);
+  const auto windows = windows_of(node, *in, *out, kernel, pads, channels);
+  if (!windows || ops::element_count(windows->shape) * 4 > kLargestMapBytes) return std::nullopt;
+  Tensor t(DType::kInt32, windows->shape);
   auto to = t.as_mutable<int32_t>();
   std::fill(to.begin(), to.end(), 0);
-  const int64_t pixels = ops::element_count(shape) / std::max<int64_t>(1, channels);
+  const int64_t pixels = ops::element_count(windows->shape) / std::max<int64_t>(1, channels);
   for (int64_t pixel = 0; pixel < pixels; ++pixel)
     for (int64_t tap = 0; tap < taps; ++tap) {
-      bool inside = true;
-      int64_t p = pixel, k = tap;
-      for (size_t d = dims; d-- > 0 && inside;) {
-        const int64_t at = p % shape[d + 1] * strides[d] - before[d] + k % kernel[d] * dilations[d];
-        inside = at >= 0 && at < (*in)[d + 2];
-        p /= shape[d + 1];
-        k /= kernel[d];
-      }
-      if (!inside) continue;
+      if (!windows->inside(pixel, tap)) continue;
       for (int64_t c = 0; c < channels; ++c)
         to[static_cast<size_t>(c * pixels + pixel)] += sums[static_cast<size_t>(c * taps + tap)];
     }

@@ -53,6 +53,12 @@ Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int
   return op;
 }
 
+int64_t predicted_cycles(const Program& program) {
+  int64_t cycles = 0;
+  for (const LayerInfo& layer : program.layers) cycles += layer.estimated_cycles;
+  return cycles;
+}
+
 namespace {
 
 /// The program for a machine by schedules that are looked for on `planned`, a machine with the same memories.
@@ -116,12 +122,6 @@ Program compiled(const Graph& graph, const isa::MachineConfig& config, const Opt
   for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
   isa::check_program(program.instructions, config);
   return program;
-}
-
-int64_t predicted_cycles(const Program& program) {
-  int64_t cycles = 0;
-  for (const LayerInfo& layer : program.layers) cycles += layer.estimated_cycles;
-  return cycles;
 }
 
 /// Whether depthwise rasters in pairs may have changed which schedules are taken.

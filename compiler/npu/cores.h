@@ -12,14 +12,19 @@
 
 namespace tessera::npu {
 
-/// The division of each operation, of least estimated cycles.
-std::vector<Division> choose_divisions(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+/// What each core computes of each operation: the ways of least estimated cycles, for each price of waiting up to
+/// `most`, the best first. One way for programs that are not short.
+std::vector<Shares> choose_shares(const Graph& graph, const isa::MachineConfig& config, const Options& options,
+                                  size_t most);
 
 /// Errors: as compile().
 Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options);
 
 /// A checked graph on one core alone.
 Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+
+/// Of all layers.
+int64_t predicted_cycles(const Program& program);
 
 /// Multiply-accumulates of an operation.
 int64_t model_macs(const Graph& graph, const Operation& operation);

@@ -10,24 +10,32 @@
 
 #include "compiler/emit/synchronise.h"
 #include "compiler/npu/cores_split.h"
+#include "compiler/npu/plan.h"
 
 namespace tessera::npu {
 
 /// A core's instructions.
 struct CoreCode {
   std::vector<isa::Instruction> instructions;
-  std::vector<uint32_t> tags;  // by instruction: the operation of the graph of parts
-  emit::Works works;           // of the instructions
+  std::vector<uint32_t> tags;    // by instruction: the operation of the graph of parts
+  std::vector<uint32_t> layers;  // by instruction: the layer of the program
+  emit::Works works;             // of the instructions
   emit::WorkPool pool;
   std::vector<emit::SynchroniseOptions::Order> orders;  // of the FENCEs that publish
 };
 
 /// By operation of the graph of parts: those of other cores that must be complete before it.
-std::vector<std::vector<uint32_t>> waits_of_parts(const ChipGraph& chip, const std::vector<Placement>& placements);
+std::vector<std::vector<uint32_t>> waits_of_parts(const ChipGraph& chip, const std::vector<Placement>& placements,
+                                                  const Options& options);
+
+/// The numbers of the given graph's operations in an order in which what other cores await is made earlier: an
+/// operation that stood before it, and that nobody needs sooner, comes behind it.
+std::vector<size_t> sequence_of(const Graph& graph, const ChipGraph& chip,
+                                const std::vector<std::vector<uint32_t>>& waits);
 
 /// Adds the FENCEs.
-void order_cores(const ChipGraph& chip, const std::vector<Placement>& placements, const isa::MachineConfig& config,
-                 std::vector<CoreCode>& cores);
+void order_cores(const ChipGraph& chip, const MemoryPlan& plan, const Options& options,
+                 const isa::MachineConfig& config, std::vector<CoreCode>& cores);
 
 /// Whether all streams end when each core runs its instructions one at a time.
 bool all_end(const std::vector<CoreCode>& cores);

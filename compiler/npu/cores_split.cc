@@ -124,7 +124,7 @@ Box hull(const Box& a, const Box& b) {
 
 Box share_of(const Tensor& result, const Division& division, size_t core) {
   Box box = whole_box(result);
-  if (!division.axis) return core == 0 ? box : Box();
+  if (!division.axis) return core == division.core ? box : Box();
   box.begin[*division.axis] = core == 0 ? 0 : division.ends[core - 1];
   box.extent[*division.axis] = division.ends[core] - box.begin[*division.axis];
   return box.empty() ? Box() : box;
@@ -233,6 +233,7 @@ Op part_of(const Graph& graph, const Op& op, const Box& results, const std::vect
     part.pads = padding_of(rows, columns);
   }
   if constexpr (std::is_same_v<Op, Product>) part.factor = operands[1];
+  if constexpr (std::is_same_v<Op, Kernel>) part.more.assign(operands.begin() + 1, operands.end());
   if constexpr (!std::is_same_v<Op, Kernel>) part.stage = stage_of(op.stage, results, operands);
   return part;
 }
@@ -260,7 +261,8 @@ Operation part_of(const Graph& graph, const Operation& operation, const Box& res
 }
 
 std::vector<Division> divisions_of(const Graph& graph, const Operation& operation, size_t cores, int64_t block) {
-  std::vector<Division> divisions(1);
+  std::vector<Division> divisions(cores);
+  for (size_t core = 0; core < cores; ++core) divisions[core].core = core;
   if (std::holds_alternative<Kernel>(operation.what)) return divisions;
   const Tensor& result = tensor_of(graph, uses_of(operation).written);
   const auto extents = extents_of(result);
@@ -392,8 +394,9 @@ class Divider {
     made_.assign(graph.tensors.size(), {});
   }
 
-  ChipGraph run() {
-    for (size_t i = 0; i < graph_.operations.size(); ++i) {
+  ChipGraph run(const std::vector<size_t>& sequence) {
+    for (size_t place = 0; place < graph_.operations.size(); ++place) {
+      const size_t i = sequence.empty() ? place : sequence[place];
       const Operation& operation = graph_.operations[i];
       const TensorId written = uses_of(operation).written;
       const std::vector<Box>& boxes = shares_.boxes[i];
@@ -461,6 +464,7 @@ class Divider {
     tensor.view_of = parent;
     tensor.view_n = box.begin[0], tensor.view_h = box.begin[1], tensor.view_w = box.begin[2];
     tensor.view_c = box.begin[3];
+    tensor.slide = whole.slide;
     // Around a part of an image DRAM holds the border where the image ends, and the image's own pixels elsewhere. They
     // are never read as padding: a part has padding only where the image ends.
     const bool bordered = read && !whole.border.empty() && tensor.c == whole.c;
@@ -487,6 +491,8 @@ Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, siz
   return Sharing(graph, divisions, cores, costs).run();
 }
 
-ChipGraph divided(const Graph& graph, const Shares& shares) { return Divider(graph, shares).run(); }
+ChipGraph divided(const Graph& graph, const Shares& shares, const std::vector<size_t>& sequence) {
+  return Divider(graph, shares).run(sequence);
+}
 
 }  // namespace tessera::npu

@@ -32,10 +32,13 @@ bool covers(const Box& outer, const Box& inner);
 /// The least box that has the elements of both.
 Box hull(const Box& a, const Box& b);
 
-/// How a result is divided: an axis and the first element behind each core's share; without an axis one core makes all.
+/// How a result is divided: an axis and the first element behind each core's share; without an axis `core` makes all.
 struct Division {
   std::optional<size_t> axis;
   std::vector<int64_t> ends;
+  size_t core = 0;
+  std::optional<bool>
+      own;  // whether each core makes what it reads of the result, or awaits it; nothing: what is cheaper
   bool operator==(const Division&) const = default;
 };
 
@@ -56,11 +59,11 @@ std::optional<std::vector<std::pair<TensorId, Box>>> reads_of(const Graph& graph
 Operation part_of(const Graph& graph, const Operation& operation, const Box& results,
                   const std::vector<TensorId>& operands, TensorId result);
 
-/// The ways that an operation's result can be divided among so many cores, in whole blocks of channels; one core alone
-/// is always among them, first.
+/// The ways that an operation's result can be divided among so many cores, in whole blocks of channels. Each core alone
+/// is always among them, by its number.
 std::vector<Division> divisions_of(const Graph& graph, const Operation& operation, size_t cores, int64_t block);
 
-/// Parts in the order of the given graph's operations, those of an operation by core.
+/// Parts in an order of the given graph's operations, those of an operation by core.
 struct ChipGraph {
   Graph graph;
   std::vector<size_t> layers;  // by operation: that of the given graph
@@ -84,6 +87,7 @@ struct Shares {
 };
 
 Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, size_t cores, const PartCosts& costs);
-ChipGraph divided(const Graph& graph, const Shares& shares);
+/// `sequence`: the operations' numbers in an order that serves, too; empty: as they are.
+ChipGraph divided(const Graph& graph, const Shares& shares, const std::vector<size_t>& sequence = {});
 
 }  // namespace tessera::npu

@@ -27,7 +27,7 @@ uint64_t number(const char* variable, uint64_t otherwise) {
 /// Runs as many graphs of a kind as asked for; at least a share of a quarter must have become programs of several
 /// cores.
 template <typename Make>
-void repeat(uint64_t count, uint64_t first, Make&& make) {
+void repeat(uint64_t count, uint64_t first, Make&& make, int64_t room = 0) {
   count *= number("TESSERA_NPU_TESTS", 1);
   first += 100'000 * number("TESSERA_NPU_SEED", 0);
   uint64_t divided = 0;
@@ -36,8 +36,16 @@ void repeat(uint64_t count, uint64_t first, Make&& make) {
     const isa::MachineConfig config =
         chip(random.one_of({"npu256t", "npu64", "npu256"}), static_cast<int>(random.between(2, 5)));
     const Graph graph = make(random);
+    Options options;
+    options.room = room;
+    int64_t bytes = 0;
+    for (const Tensor& tensor : graph.tensors) {
+      if (tensor.cache < 0) continue;
+      options.cache_offsets.push_back(bytes);
+      bytes += (tensor.elements() + 63) / 64 * 64;
+    }
     Program program;
-    ASSERT_EQ(test::compare(graph, config, seed, {}, &program), "")
+    ASSERT_EQ(test::compare(graph, config, seed, options, &program), "")
         << "seed " << seed << ", " << config.cores << " x " << config.name;
     divided += program.others.empty() ? 0 : 1;
   }
@@ -62,6 +70,13 @@ TEST(Cores, RandomElementwise) {
 
 TEST(Cores, RandomAttention) {
   repeat(4, 5000, [](test::Random& random) { return test::random_attention(random, 40); });
+}
+
+TEST(Cores, WhatStaysFromRunToRun) {
+  for (const int64_t room : {0, 1, 37})
+    repeat(
+        3, 9000 + static_cast<uint64_t>(room) * 10,
+        [&](test::Random& random) { return test::random_attention(random, 20, room); }, room);
 }
 
 TEST(Cores, RandomProductsAndTranspositions) {

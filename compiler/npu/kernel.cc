@@ -14,14 +14,6 @@ namespace tessera::npu {
 
 namespace {
 
-/// The number of the first line's layer of an operation.
-size_t first_layer(const Graph& graph, size_t operation) {
-  size_t layer = graph.operations.size();
-  for (size_t i = 0; i < operation; ++i)
-    if (const auto* kernel = std::get_if<Kernel>(&graph.operations[i].what)) layer += kernel->lines.size();
-  return layer;
-}
-
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, "its kernel " + why + "; embed it again");
 }
@@ -92,6 +84,13 @@ std::vector<TensorId> Kernel::inputs() const {
   std::vector<TensorId> all{input};
   all.insert(all.end(), more.begin(), more.end());
   return all;
+}
+
+size_t first_layer(const Graph& graph, size_t operation) {
+  size_t layer = graph.operations.size();
+  for (size_t i = 0; i < operation; ++i)
+    if (const auto* kernel = std::get_if<Kernel>(&graph.operations[i].what)) layer += kernel->lines.size();
+  return layer;
 }
 
 std::shared_ptr<const KernelCode> kernel_code(const Graph& graph, size_t operation,

@@ -30,6 +30,9 @@ std::shared_ptr<const KernelCode> kernel_code(const Graph& graph, size_t operati
 /// Appends the instructions.
 void lower(const KernelCode& code, Emitter& emitter);
 
+/// The number of the first layer of a kernel's lines.
+size_t first_layer(const Graph& graph, size_t operation);
+
 /// A layer for each line of each kernel, in the order of their numbers.
 std::vector<LayerInfo> kernel_layers(const Graph& graph);
 

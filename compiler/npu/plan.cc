@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "compiler/npu/cores_memory.h"
 #include "isa/effects.h"
 
 namespace tessera::npu {
@@ -17,6 +18,7 @@ namespace {
 struct Life {
   int64_t begin = std::numeric_limits<int64_t>::max();
   int64_t end = -1;
+  int owner = 0;
   bool used = false;
 };
 
@@ -102,7 +104,8 @@ struct Block {
 Block take_place(std::vector<Block>& placed, int64_t size, const Life& life, bool reuse) {
   int64_t offset = 0;
   for (const Block& block : placed) {
-    const bool together = !reuse || (block.life.begin <= life.end && life.begin <= block.life.end);
+    const bool may = reuse && block.life.owner == life.owner && life.owner >= 0;
+    const bool together = !may || (block.life.begin <= life.end && life.begin <= block.life.end);
     if (!together || block.end <= offset) continue;
     if (block.begin >= offset + size) break;
     offset = block.end;
@@ -156,10 +159,16 @@ uint32_t slide_base(std::vector<int64_t>& slides, int64_t pitch) {
 
 MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip,
                        const std::vector<std::pair<int64_t, int64_t>>& when) {
+  return plan_memory(graph, options, on_chip, when, {});
+}
+
+MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip,
+                       const std::vector<std::pair<int64_t, int64_t>>& when, const std::vector<int>& owners) {
   const size_t count = graph.tensors.size();
   MemoryPlan plan;
   plan.placements.resize(count);
-  const std::vector<Life> lives = lives_of(graph, on_chip, when);
+  std::vector<Life> lives = lives_of(graph, on_chip, when);
+  for (size_t i = 0; i < owners.size(); ++i) lives[i].owner = owners[i];
   std::vector<size_t> order;
   for (size_t i = 0; i < count; ++i) {
     if (lives[i].used) order.push_back(i);

@@ -15,6 +15,8 @@
 
 #include "compiler/nn/expand_operators.h"
 #include "compiler/nn/inference.h"
+#include "compiler/onnx/attributes.h"
+#include "compiler/onnx/interface_types.h"
 #include "compiler/onnx/node_order.h"
 #include "compiler/onnx/tensor_decode.h"
 
@@ -33,8 +35,6 @@ constexpr int kOldestOpset = 1;
 constexpr int kNewestOpset = 28;
 constexpr int kOverridableIr = 4;
 
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
-
 std::string canonical_domain(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
 
 /// Up to three of `names` that share the longest part with `name`, for "did you mean".
@@ -49,23 +49,6 @@ std::string nearest(const std::string& name, const std::vector<std::string>& nam
   std::string text;
   for (size_t i = 0; i < ranked.size() && i < 3; ++i) text += (i == 0 ? "'" : ", '") + ranked[i].second + "'";
   return text;
-}
-
-/// Text of a type in ONNX's notation, as the attribute `type` of Optional and SequenceEmpty-like operators carries it.
-std::string type_text(const TypeProto& type, const std::string& what, int depth = 0) {
-  if (depth > 4) fail(what + ": type nests too deeply");
-  if (type.has_tensor_type())
-    return "tensor(" + std::string(ops::to_string(to_dtype(type.tensor_type().elem_type(), what))) + ")";
-  if (type.has_sequence_type()) return "seq(" + type_text(type.sequence_type().elem_type(), what, depth + 1) + ")";
-  if (type.has_optional_type()) return "optional(" + type_text(type.optional_type().elem_type(), what, depth + 1) + ")";
-  throw Error(ErrorCode::kUnsupported, what + ": maps, sparse tensors and opaque types are not supported");
-}
-
-/// Whether a dimension's name says only that its size is open: exporters write "?" for each such axis, so two of them
-/// are two dimensions. A name of digits or signs alone ("?", "-1", "*"), and the "None" of Python, are such names.
-bool is_anonymous(const std::string& dimension) {
-  return dimension == "None" || std::none_of(dimension.begin(), dimension.end(),
-                                             [](unsigned char c) { return std::isalpha(c) != 0 || c >= 0x80; });
 }
 
 /// How many channels a block of ONNX Runtime's layout NCHWc has in this model. A file does not say it: it is bound to
@@ -96,8 +79,6 @@ int64_t nchwc_block(const GraphProto& graph) {
 #endif
 }
 
-using AttributeMap = std::unordered_map<std::string, const AttributeProto*>;
-
 class Importer {
  public:
   Importer(mlir::MLIRContext& context, ModelFile file, const ImportOptions& options)
@@ -119,9 +100,6 @@ class Importer {
   std::map<std::string, int> read_opsets(const RepeatedPtrField<onnx_proto::OperatorSetIdProto>& imports,
                                          const std::string& where);
   void read_functions();
-  mlir::Type argument_type(const onnx_proto::ValueInfoProto& input, llvm::SmallVectorImpl<mlir::Attribute>& dim_names);
-  ops::TypeInfo type_info(const TypeProto& type, const std::string& what, int depth = 0);
-  void bind_dims(const GraphProto& graph);
   void check_declared_types(const RepeatedPtrField<onnx_proto::ValueInfoProto>& declared);
   void check_maps();
 
@@ -131,25 +109,22 @@ class Importer {
   void import_initializers(GraphProto& graph, Scope& scope, const std::string& where);
   void choose_overrides(const onnx_proto::ModelProto& model);
   llvm::SmallVector<mlir::DictionaryAttr> import_inputs(GraphProto& graph, mlir::func::FuncOp func, Scope& scope);
-  mlir::DictionaryAttr describe_value(const std::string& name, llvm::ArrayRef<mlir::Attribute> dim_names);
+  mlir::DictionaryAttr describe_value(const onnx_proto::ValueInfoProto& value);
   void import_nodes(RepeatedPtrField<NodeProto>& nodes, Scope& scope, const std::string& where);
   void import_node(NodeProto& node, Scope& scope);
-  static void resolve_references(NodeProto& node, const Scope& scope, const std::string& what);
   static int known_version(const NodeProto& node, const std::string& domain, const Scope& scope,
                            const std::string& what);
   static std::vector<std::string> output_names(const NodeProto& node, const Scope& scope, const std::string& what);
-  void import_constant(NodeProto& node, Scope& scope);
   void import_zip_map(NodeProto& node, Scope& scope, const std::string& what);
   void import_body(GraphProto& graph, mlir::Region& region, const Scope& outer, const std::string& what);
   void inline_function(const FunctionProto& function, NodeProto& node, Scope& scope);
-  ops::Attribute convert_attribute(AttributeProto& attribute, const std::string& what);
   mlir::Value constant(const ops::Tensor& tensor, const std::string& name);
 
   mlir::MLIRContext& context_;
   mlir::OpBuilder builder_;
   ModelFile file_;
   const ImportOptions& options_;
-  std::map<std::string, int64_t> bound_dims_;
+  BoundDims bound_;
   int64_t nchwc_block_ = 16;
   std::unordered_map<std::string, mlir::Value> values_;        // of the main graph, by ONNX name
   std::unordered_map<std::string, mlir::ArrayAttr> map_keys_;  // of outputs of ZipMap, by ONNX name
@@ -187,145 +162,6 @@ void Importer::read_functions() {
     if (!functions_.emplace(key, &function).second)
       fail("function '" + key.first + "::" + key.second + "' is defined twice");
   }
-}
-
-ops::TypeInfo Importer::type_info(const TypeProto& type, const std::string& what, int depth) {
-  if (depth > 4) fail(what + ": type nests too deeply");
-  if (type.has_sequence_type()) {
-    ops::TypeInfo info = type_info(type.sequence_type().elem_type(), what, depth + 1);
-    info.kind = ops::TypeInfo::Kind::kSequence;
-    return info;
-  }
-  if (type.has_optional_type()) {
-    ops::TypeInfo info = type_info(type.optional_type().elem_type(), what, depth + 1);
-    if (info.kind == ops::TypeInfo::Kind::kTensor) info.kind = ops::TypeInfo::Kind::kOptional;
-    return info;
-  }
-  if (!type.has_tensor_type()) {
-    bool none = type.value_case() == TypeProto::VALUE_NOT_SET;
-    throw Error(
-        none ? ErrorCode::kInvalidModel : ErrorCode::kUnsupported,
-        what + (none ? " has no type" : " is a map, a sparse tensor or an opaque value, which are not supported"));
-  }
-  ops::TypeInfo info = ops::TypeInfo::unranked(to_dtype(type.tensor_type().elem_type(), what));
-  if (!type.tensor_type().has_shape()) return info;
-  info.ranked = true;
-  for (const auto& dim : type.tensor_type().shape().dim()) {
-    int64_t value = -1;
-    if (dim.has_dim_value()) {
-      value = dim.dim_value();
-      if (value < -1) fail(what + " has a dimension of " + std::to_string(value));
-    } else if (dim.has_dim_param()) {
-      auto bound = bound_dims_.find(dim.dim_param());
-      if (bound != bound_dims_.end()) value = bound->second;
-    }
-    info.shape.push_back(value);
-  }
-  return info;
-}
-
-/// Values of symbolic dimensions: those given by name, and those that a given shape of an input implies. ONNX Runtime
-/// does not hold axes of one name to one size, so a name for which shapes imply several sizes has no value here, and
-/// each axis keeps the size of its own shape.
-void Importer::bind_dims(const GraphProto& graph) {
-  std::set<std::string> symbols, by_name, ambiguous;
-  std::map<std::string, const TypeProto*> inputs;
-  for (const auto& input : graph.input()) {
-    inputs[input.name()] = &input.type();
-    if (!input.type().has_tensor_type()) continue;
-    for (const auto& dim : input.type().tensor_type().shape().dim()) {
-      if (dim.has_dim_param() && !is_anonymous(dim.dim_param())) symbols.insert(dim.dim_param());
-    }
-  }
-  auto bind = [&](const std::string& name, int64_t value, const std::string& what) {
-    if (value < 0)
-      throw Error(ErrorCode::kInvalidArgument, what + ": dimension " + std::to_string(value) + " is negative");
-    auto [it, inserted] = bound_dims_.emplace(name, value);
-    if (!inserted && it->second != value) {
-      if (!by_name.count(name)) {
-        ambiguous.insert(name);
-        return;
-      }
-      throw Error(ErrorCode::kInvalidArgument, what + ": dimension '" + name + "' is given as " +
-                                                   std::to_string(it->second) + " and as " + std::to_string(value));
-    }
-  };
-  auto join = [](const auto& names) {
-    std::string text;
-    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text.empty() ? std::string("none") : text;
-  };
-  std::vector<std::string> names;
-  for (const auto& [name, type] : inputs) names.push_back(name);
-  auto bind_symbol = [&](const std::string& name, int64_t value) {
-    if (symbols.count(name)) {
-      bind(name, value, "shape option");
-      by_name.insert(name);
-      return;
-    }
-    throw Error(ErrorCode::kInvalidArgument, "shape option: the model has no input and no dimension '" + name +
-                                                 "'; inputs: " + join(names) +
-                                                 "; symbolic dimensions: " + join(symbols));
-  };
-  for (const auto& [name, value] : options_.dims) bind_symbol(name, value);
-  for (const auto& [name, shape] : options_.shapes) {
-    if (inputs.count(name)) continue;
-    // "batch=4" reads as a shape of one dimension: it means a symbol.
-    if (symbols.count(name) && shape.size() != 1) {
-      throw Error(ErrorCode::kInvalidArgument, "shape option: dimension '" + name + "' takes one size, " +
-                                                   std::to_string(shape.size()) + " were given");
-    }
-    bind_symbol(name, shape.empty() ? 0 : shape[0]);
-  }
-  for (const auto& [name, shape] : options_.shapes) {
-    auto it = inputs.find(name);
-    if (it == inputs.end()) continue;
-    if (!it->second->has_tensor_type() || !it->second->tensor_type().has_shape()) continue;
-    const auto& dims = it->second->tensor_type().shape();
-    if (dims.dim_size() != static_cast<int>(shape.size())) {
-      throw Error(ErrorCode::kInvalidArgument, "shape option: input '" + name + "' has " +
-                                                   std::to_string(dims.dim_size()) + " dimensions, " +
-                                                   std::to_string(shape.size()) + " were given");
-    }
-    for (int i = 0; i < dims.dim_size(); ++i) {
-      if (shape[static_cast<size_t>(i)] == ImportOptions::kOpen) continue;
-      if (dims.dim(i).has_dim_param() && !is_anonymous(dims.dim(i).dim_param())) {
-        bind(dims.dim(i).dim_param(), shape[static_cast<size_t>(i)], "shape option for '" + name + "'");
-      }
-    }
-  }
-  for (const std::string& name : ambiguous) bound_dims_.erase(name);
-}
-
-mlir::Type Importer::argument_type(const onnx_proto::ValueInfoProto& input,
-                                   llvm::SmallVectorImpl<mlir::Attribute>& dim_names) {
-  std::string what = "input '" + input.name() + "'";
-  if (!input.has_type()) fail(what + " has no type");
-  ops::TypeInfo info = type_info(input.type(), what);
-  if (auto given = options_.shapes.find(input.name());
-      given != options_.shapes.end() && info.kind == ops::TypeInfo::Kind::kTensor) {
-    if (!info.ranked) {
-      info.ranked = true;
-      info.shape.assign(given->second.size(), -1);
-    }
-    for (size_t i = 0; i < info.shape.size(); ++i) {
-      int64_t value = given->second[i];
-      if (value == ImportOptions::kOpen) continue;
-      if (value < 0) throw Error(ErrorCode::kInvalidArgument, "shape option: a dimension of " + what + " is negative");
-      if (info.shape[i] >= 0 && info.shape[i] != value) {
-        throw Error(ErrorCode::kInvalidArgument, "shape option: dimension " + std::to_string(i) + " of " + what +
-                                                     " is fixed at " + std::to_string(info.shape[i]) + ", " +
-                                                     std::to_string(value) + " was given");
-      }
-      info.shape[i] = value;
-    }
-  }
-  nn::check_size(info, what);
-  if (input.type().has_tensor_type()) {
-    for (const auto& dim : input.type().tensor_type().shape().dim())
-      dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
-  }
-  return nn::to_type(&context_, info);
 }
 
 void Importer::define(Scope& scope, const std::string& name, mlir::Value value, const std::string& what) {
@@ -372,83 +208,6 @@ void Importer::import_initializers(GraphProto& graph, Scope& scope, const std::s
   }
 }
 
-ops::Attribute Importer::convert_attribute(AttributeProto& attribute, const std::string& what) {
-  auto type = attribute.type();
-  if (type == AttributeProto::UNDEFINED) {
-    // IR versions before 2 have no discriminator.
-    if (attribute.has_f())
-      type = AttributeProto::FLOAT;
-    else if (attribute.has_i())
-      type = AttributeProto::INT;
-    else if (attribute.has_s())
-      type = AttributeProto::STRING;
-    else if (attribute.has_t())
-      type = AttributeProto::TENSOR;
-    else if (attribute.floats_size() > 0)
-      type = AttributeProto::FLOATS;
-    else if (attribute.ints_size() > 0)
-      type = AttributeProto::INTS;
-    else if (attribute.strings_size() > 0)
-      type = AttributeProto::STRINGS;
-    else
-      fail(what + " has no type and no value");
-  }
-  auto need = [&](bool present) {
-    if (!present) fail(what + " has no value of its type");
-  };
-  switch (type) {
-    case AttributeProto::FLOAT: return attribute.f();
-    case AttributeProto::INT: return static_cast<int64_t>(attribute.i());
-    case AttributeProto::STRING: return attribute.s();
-    case AttributeProto::TENSOR:
-      need(attribute.has_t());
-      return decode_tensor(*attribute.mutable_t(), file_.folders, what);
-    case AttributeProto::SPARSE_TENSOR:
-      need(attribute.has_sparse_tensor());
-      return decode_sparse_tensor(*attribute.mutable_sparse_tensor(), file_.folders, what);
-    case AttributeProto::FLOATS: return std::vector<float>(attribute.floats().begin(), attribute.floats().end());
-    case AttributeProto::INTS: return std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end());
-    case AttributeProto::STRINGS:
-      return std::vector<std::string>(attribute.strings().begin(), attribute.strings().end());
-    case AttributeProto::TYPE_PROTO: need(attribute.has_tp()); return type_text(attribute.tp(), what);
-    default:
-      throw Error(ErrorCode::kUnsupported, what + " is a list of tensors, graphs or types, which no ONNX operator has");
-  }
-}
-
-void Importer::import_constant(NodeProto& node, Scope& scope) {
-  std::string what = describe(node);
-  if (node.input_size() != 0 || node.output_size() != 1 || node.output(0).empty())
-    fail(what + ": a Constant has no inputs and one output");
-  if (node.attribute_size() != 1) fail(what + ": a Constant has exactly one attribute");
-  AttributeProto& proto = *node.mutable_attribute(0);
-  ops::Attribute value = convert_attribute(proto, what + ": attribute '" + proto.name() + "'");
-  ops::Tensor tensor;
-  const std::string& kind = proto.name();
-  if (auto* t = std::get_if<ops::Tensor>(&value); t && (kind == "value" || kind == "sparse_value")) {
-    tensor = *t;
-  } else if (auto* f = std::get_if<float>(&value); f && kind == "value_float") {
-    tensor = ops::Tensor::scalar_f32(*f);
-  } else if (auto* i = std::get_if<int64_t>(&value); i && kind == "value_int") {
-    tensor = ops::Tensor::scalar_i64(*i);
-  } else if (auto* s = std::get_if<std::string>(&value); s && kind == "value_string") {
-    tensor = ops::Tensor(ops::DType::kString, {});
-    tensor.mutable_strings()[0] = *s;
-  } else if (auto* fs = std::get_if<std::vector<float>>(&value); fs && kind == "value_floats") {
-    tensor = ops::Tensor::of(ops::DType::kFloat, {static_cast<int64_t>(fs->size())}, *fs);
-  } else if (auto* is = std::get_if<std::vector<int64_t>>(&value); is && kind == "value_ints") {
-    tensor = ops::Tensor::vector_i64(*is);
-  } else if (auto* ss = std::get_if<std::vector<std::string>>(&value); ss && kind == "value_strings") {
-    tensor = ops::Tensor(ops::DType::kString, {static_cast<int64_t>(ss->size())});
-    tensor.mutable_strings() = *ss;
-  } else {
-    fail(what + ": attribute '" + kind +
-         "' is none of value, value_float(s), value_int(s), value_string(s), sparse_value, or has another type");
-  }
-  mlir::Location location = nn::make_location(&context_, display_name(node), {node.output(0)});
-  define(scope, node.output(0), nn::create_constant(builder_, location, tensor), what);
-}
-
 void Importer::import_body(GraphProto& graph, mlir::Region& region, const Scope& outer, const std::string& what) {
   mlir::OpBuilder::InsertionGuard guard(builder_);
   mlir::Block* block = builder_.createBlock(&region);
@@ -465,7 +224,7 @@ void Importer::import_body(GraphProto& graph, mlir::Region& region, const Scope&
     if (scope.values.count(input.name())) continue;
     mlir::Type type = unknown;
     if (input.has_type() && input.type().value_case() != TypeProto::VALUE_NOT_SET) {
-      type = nn::to_type(&context_, type_info(input.type(), what + ": input '" + input.name() + "'"));
+      type = nn::to_type(&context_, type_info(input.type(), bound_, what + ": input '" + input.name() + "'"));
     }
     define(scope, input.name(), block->addArgument(type, nn::make_location(&context_, input.name(), {})), what);
   }
@@ -512,27 +271,6 @@ void Importer::inline_function(const FunctionProto& function, NodeProto& node, S
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty()) continue;
     define(scope, node.output(i), require(inner, function.output(i), title + ": output"), what);
-  }
-}
-
-/// Attributes that refer to the enclosing function's are replaced by what the call gives, or dropped.
-void Importer::resolve_references(NodeProto& node, const Scope& scope, const std::string& what) {
-  std::set<std::string> seen;
-  for (int i = node.attribute_size() - 1; i >= 0; --i) {
-    AttributeProto* attribute = node.mutable_attribute(i);
-    if (!seen.insert(attribute->name()).second) fail(what + ": attribute '" + attribute->name() + "' is given twice");
-    if (attribute->name().empty()) fail(what + ": an attribute has no name");
-    if (attribute->ref_attr_name().empty()) continue;
-    if (!scope.arguments)
-      fail(what + ": attribute '" + attribute->name() + "' refers to a function's attribute outside of a function");
-    auto it = scope.arguments->find(attribute->ref_attr_name());
-    if (it == scope.arguments->end()) {
-      node.mutable_attribute()->DeleteSubrange(i, 1);
-      continue;
-    }
-    std::string name = attribute->name();
-    *attribute = AttributeProto(*it->second);
-    attribute->set_name(name);
   }
 }
 
@@ -585,7 +323,7 @@ void Importer::import_zip_map(NodeProto& node, Scope& scope, const std::string& 
     fail(what + ": takes one input and has one output");
   llvm::SmallVector<mlir::Attribute> keys;
   for (AttributeProto& attribute : *node.mutable_attribute()) {
-    ops::Attribute value = convert_attribute(attribute, what + ": attribute '" + attribute.name() + "'");
+    ops::Attribute value = convert_attribute(attribute, file_.folders, what + ": attribute '" + attribute.name() + "'");
     if (auto* strings = std::get_if<std::vector<std::string>>(&value);
         strings && attribute.name() == "classlabels_strings") {
       for (const std::string& key : *strings) keys.push_back(builder_.getStringAttr(key));
@@ -633,12 +371,16 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
   std::string what = describe(node);
   if (node.op_type().empty()) fail("node '" + display_name(node) + "' has no operator");
   std::string domain = canonical_domain(node.domain());
-  resolve_references(node, scope, what);
+  resolve_references(node, scope.arguments, what);
   if (auto it = functions_.find({domain, node.op_type()}); it != functions_.end())
     return inline_function(*it->second, node, scope);
   if (domain == "ai.onnx.ml" && node.op_type() == "ZipMap") return import_zip_map(node, scope, what);
   const int version = known_version(node, domain, scope, what);
-  if (domain.empty() && node.op_type() == "Constant") return import_constant(node, scope);
+  if (domain.empty() && node.op_type() == "Constant") {
+    const ops::Tensor value = constant_value(node, file_.folders, what);
+    const mlir::Location location = nn::make_location(&context_, display_name(node), {node.output(0)});
+    return define(scope, node.output(0), nn::create_constant(builder_, location, value), what);
+  }
 
   llvm::SmallVector<mlir::Value> operands;
   for (int i = 0; i < node.input_size(); ++i) {
@@ -658,7 +400,8 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
       body_names.push_back(builder_.getStringAttr(attribute.name()));
       bodies.push_back(attribute.mutable_g());
     } else {
-      attributes[attribute.name()] = convert_attribute(attribute, what + ": attribute '" + attribute.name() + "'");
+      attributes[attribute.name()] =
+          convert_attribute(attribute, file_.folders, what + ": attribute '" + attribute.name() + "'");
     }
   }
   if (domain == kNchwcDomain) attributes.emplace("block", nchwc_block_);
@@ -719,8 +462,14 @@ void expand_all(mlir::func::FuncOp func, nn::TypeInference& inference) {
   }
 }
 
-mlir::DictionaryAttr Importer::describe_value(const std::string& name, llvm::ArrayRef<mlir::Attribute> dim_names) {
-  llvm::SmallVector<mlir::NamedAttribute> named{builder_.getNamedAttr(nn::kNameAttr, builder_.getStringAttr(name))};
+mlir::DictionaryAttr Importer::describe_value(const onnx_proto::ValueInfoProto& value) {
+  llvm::SmallVector<mlir::NamedAttribute> named{
+      builder_.getNamedAttr(nn::kNameAttr, builder_.getStringAttr(value.name()))};
+  llvm::SmallVector<mlir::Attribute> dim_names;
+  if (value.type().has_tensor_type()) {
+    for (const auto& dim : value.type().tensor_type().shape().dim())
+      dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
+  }
   bool any = llvm::any_of(dim_names,
                           [](mlir::Attribute dim) { return !llvm::cast<mlir::StringAttr>(dim).getValue().empty(); });
   if (any) named.push_back(builder_.getNamedAttr(nn::kDimNamesAttr, builder_.getArrayAttr(dim_names)));
@@ -755,19 +504,17 @@ llvm::SmallVector<mlir::DictionaryAttr> Importer::import_inputs(GraphProto& grap
   llvm::SmallVector<mlir::DictionaryAttr> attributes;
   llvm::SmallVector<mlir::Attribute> overridable;
   auto add = [&](const onnx_proto::ValueInfoProto& input) {
-    llvm::SmallVector<mlir::Attribute> dim_names;
-    mlir::Type type = argument_type(input, dim_names);
+    const mlir::Type type = nn::to_type(&context_, input_type(input, bound_, options_));
     const mlir::Location location = nn::make_location(&context_, input.name(), {input.name()});
     define(scope, input.name(), func.getBody().front().addArgument(type, location), "input");
-    attributes.push_back(describe_value(input.name(), dim_names));
+    attributes.push_back(describe_value(input));
   };
   for (const auto& input : graph.input()) {
     if (input.name().empty()) fail("an input of the graph has no name");
     if (!inputs.insert(input.name()).second) fail("input '" + input.name() + "' is declared twice");
     if (options_.list_overridable && overridable_.count(input.name())) {
-      llvm::SmallVector<mlir::Attribute> dim_names;
-      const mlir::Type type = argument_type(input, dim_names);
-      mlir::NamedAttrList named(describe_value(input.name(), dim_names));
+      const mlir::Type type = nn::to_type(&context_, input_type(input, bound_, options_));
+      mlir::NamedAttrList named(describe_value(input));
       named.set(kOverridableType, mlir::TypeAttr::get(type));
       overridable.push_back(named.getDictionary(&context_));
     }
@@ -789,7 +536,7 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
     opsets[""] = 1;
   }
   read_functions();
-  bind_dims(graph);
+  bound_ = bind_dims(graph, options_);
   nchwc_block_ = nchwc_block(graph);
   if (graph.output_size() == 0) fail("the graph has no outputs: there is nothing to compute");
 
@@ -811,13 +558,7 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   llvm::SmallVector<mlir::DictionaryAttr> result_attributes;
   for (const auto& output : graph.output()) {  // one may be declared twice, and is then given twice
     results.push_back(require(scope, output.name(), "graph output"));
-    llvm::SmallVector<mlir::Attribute> dim_names;
-    if (output.type().has_tensor_type()) {
-      for (const auto& dim : output.type().tensor_type().shape().dim())
-        dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
-    }
-    const mlir::DictionaryAttr described = describe_value(output.name(), dim_names);
-    mlir::NamedAttrList named(described);
+    mlir::NamedAttrList named(describe_value(output));
     if (auto keys = map_keys_.find(output.name()); keys != map_keys_.end()) named.set(nn::kMapKeysAttr, keys->second);
     result_attributes.push_back(named.getDictionary(&context_));
   }
@@ -871,27 +612,6 @@ mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, 
   ModelFile file = parse_model(bytes, options.directory, options.litert_reference);
   file.folders.memory = options.external;
   return import_model(context, std::move(file), options);
-}
-
-void parse_shape_option(std::string_view text, ImportOptions& options) {
-  auto refuse = [&] {
-    throw Error(ErrorCode::kInvalidArgument,
-                "shape option '" + std::string(text) + "' is not NAME=D0,D1,... with dimensions of at least 0");
-  };
-  size_t equals = text.rfind('=');
-  if (equals == std::string_view::npos || equals == 0) refuse();
-  std::vector<int64_t> dims;
-  std::string_view rest = text.substr(equals + 1);
-  while (!rest.empty()) {
-    size_t comma = rest.find(',');
-    std::string_view number = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    if (number.empty() || number.size() > 12 || number.find_first_not_of("0123456789") != std::string_view::npos)
-      refuse();
-    dims.push_back(std::stoll(std::string(number)));
-    if (comma != std::string_view::npos && rest.empty()) refuse();
-  }
-  options.shapes[std::string(text.substr(0, equals))] = dims;
 }
 
 }  // namespace tessera::onnx

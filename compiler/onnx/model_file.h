@@ -10,11 +10,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "compiler/onnx/external_data.h"
 #include "compiler/onnx/model_source.h"
 #include "compiler/onnx_schema/tessera_onnx.pb.h"
 
 namespace tessera::onnx {
+
+/// Throws the Error kInvalidModel.
+[[noreturn]] inline void fail(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
 
 /// Where external data may lie: the folder in which the model was opened, and the folder of the file itself where a
 /// symbolic link was opened (a cache of downloads links model and data to files elsewhere). "": none.

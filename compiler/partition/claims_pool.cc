@@ -327,9 +327,17 @@ std::optional<Claim> claim_litert_mean(NodeOp op) {
   return c;
 }
 
-/// QuantizeLinear of a maximum, sum or mean of dequantised bytes.
-std::optional<Claim> claim_float_pool(NodeOp op) {
-  const auto qy = result_quantisation(op, 1, 2);
+namespace {
+
+/// An operator over dequantised bytes, of which QuantizeLinear makes bytes again.
+struct FloatPool {
+  NodeOp dequantise, pool, quantise;
+  mlir::Value x;  // the bytes
+  Quantisation qx, qy;
+};
+
+std::optional<FloatPool> float_pool_of(NodeOp op) {
+  auto qy = result_quantisation(op, 1, 2);
   NodeOp inner = nn::defining_op(op.getInputs()[0]);
   if (!qy || !qy->scalar() || !inner || !inner.getDomain().empty() || !all_static(inner)) return std::nullopt;
   NodeOp dq = nn::defining_op(inner.getInputs()[0], "DequantizeLinear");
@@ -338,49 +346,70 @@ std::optional<Claim> claim_float_pool(NodeOp op) {
   if (!is_byte(nn::dtype_of(x)) || nn::constant_value(x) || !has_elements(x)) return std::nullopt;
   auto qx = operand_quantisation(dq, 1, 2);
   if (!qx || !qx->scalar() || nn::shape_of(x)->empty()) return std::nullopt;
-  const ops::Node node = nn::to_node(inner);
-  const Shape in = *nn::shape_of(x);
-  Claim c = base_claim(op, {x});
-  c.op.kind = inner.getOpType().str();
-  c.covered = {dq.getOperation(), inner.getOperation(), op.getOperation()};
-  if (inner.is("MaxPool") || inner.is("GlobalMaxPool") || inner.is("ReduceMax")) {
-    auto table = tabulate(x, {dq, inner, op}, op.getResult(0));
-    if (!table || inner.getOutputs().size() != 1) return std::nullopt;
-    npu::Stage stage = maximum_stage(qx->dtype);
-    stage.table = std::move(*table);
-    stage.table_unsigned = qy->dtype == DType::kUint8;
-    if (inner.is("MaxPool")) {
-      auto pool = max_pool_window(inner, x);
-      if (!pool) return std::nullopt;
-      pool->what.stage = std::move(stage);
-      c.op.what = std::move(*pool);
-      return c;
-    }
-    std::vector<bool> reduced(in.size(), true);
-    if (inner.is("GlobalMaxPool")) {
-      reduced[0] = reduced[1] = false;
-    } else {
-      auto axes = reduced_axes(inner, node, in.size());
-      if (!axes) return std::nullopt;
-      reduced = std::move(*axes);
-    }
-    c.op.what = graph::Reduce{npu::Pool::Kind::kMax, std::move(reduced), 0, std::move(stage)};
-    return c;
+  return FloatPool{dq, inner, op, x, std::move(*qx), std::move(*qy)};
+}
+
+/// MaxPool, GlobalMaxPool, ReduceMax: the maximum of the bytes, and a table.
+bool match_maximum(const FloatPool& p, decltype(graph::Operation::what)& what) {
+  NodeOp pool = p.pool, quantise = p.quantise;
+  auto table = tabulate(p.x, {p.dequantise, pool, quantise}, quantise.getResult(0));
+  if (!table || pool.getOutputs().size() != 1) return false;
+  npu::Stage stage = maximum_stage(p.qx.dtype);
+  stage.table = std::move(*table);
+  stage.table_unsigned = p.qy.dtype == DType::kUint8;
+  if (pool.is("MaxPool")) {
+    auto window = max_pool_window(pool, p.x);
+    if (!window) return false;
+    window->what.stage = std::move(stage);
+    what = std::move(*window);
+    return true;
   }
-  if (!inner.is("ReduceMean") && !inner.is("ReduceSum")) return std::nullopt;
-  auto reduced = reduced_axes(inner, node, in.size());
-  if (!reduced) return std::nullopt;
-  const int64_t terms = reduced_count(in, *reduced), count = inner.is("ReduceMean") ? terms : 1;
-  if (!sums_are_exact(qx->s(), terms)) return std::nullopt;
-  const Range to = range_of(qy->dtype);
-  auto stage = fit_sum(terms, terms, *qx, *qy, average_multiplier(qx->s(), qy->s(), count),
+  const size_t rank = nn::shape_of(p.x)->size();
+  std::vector<bool> reduced(rank, true);
+  if (pool.is("GlobalMaxPool")) {
+    reduced[0] = reduced[1] = false;
+  } else {
+    auto axes = reduced_axes(pool, nn::to_node(pool), rank);
+    if (!axes) return false;
+    reduced = std::move(*axes);
+  }
+  what = graph::Reduce{npu::Pool::Kind::kMax, std::move(reduced), 0, std::move(stage)};
+  return true;
+}
+
+/// ReduceMean and ReduceSum, by proof over all sums.
+bool match_sum(const FloatPool& p, decltype(graph::Operation::what)& what) {
+  NodeOp pool = p.pool;
+  const Quantisation &qx = p.qx, &qy = p.qy;
+  const Shape in = *nn::shape_of(p.x);
+  auto reduced = reduced_axes(pool, nn::to_node(pool), in.size());
+  if (!reduced) return false;
+  const int64_t terms = reduced_count(in, *reduced), count = pool.is("ReduceMean") ? terms : 1;
+  if (!sums_are_exact(qx.s(), terms)) return false;
+  const Range to = range_of(qy.dtype);
+  auto stage = fit_sum(terms, terms, qx, qy, average_multiplier(qx.s(), qy.s(), count),
                        [&](int64_t s) -> std::optional<int32_t> {
-                         const float sum = qx->s() * static_cast<float>(s);
+                         const float sum = qx.s() * static_cast<float>(s);
                          const float mean = sum / static_cast<float>(count);
-                         return round_even(mean / qy->s(), to.low - qy->z(), to.high - qy->z()) + qy->z();
+                         return round_even(mean / qy.s(), to.low - qy.z(), to.high - qy.z()) + qy.z();
                        });
-  if (!stage) return std::nullopt;
-  c.op.what = graph::Reduce{npu::Pool::Kind::kSum, std::move(*reduced), qx->z(), std::move(*stage)};
+  if (!stage) return false;
+  what = graph::Reduce{npu::Pool::Kind::kSum, std::move(*reduced), qx.z(), std::move(*stage)};
+  return true;
+}
+
+}  // namespace
+
+/// QuantizeLinear of a maximum, sum or mean of dequantised bytes.
+std::optional<Claim> claim_float_pool(NodeOp op) {
+  auto p = float_pool_of(op);
+  if (!p) return std::nullopt;
+  const bool maximum = p->pool.is("MaxPool") || p->pool.is("GlobalMaxPool") || p->pool.is("ReduceMax");
+  if (!maximum && !p->pool.is("ReduceMean") && !p->pool.is("ReduceSum")) return std::nullopt;
+  Claim c = base_claim(op, {p->x});
+  c.op.kind = p->pool.getOpType().str();
+  c.covered = {p->dequantise.getOperation(), p->pool.getOperation(), op.getOperation()};
+  if (maximum ? !match_maximum(*p, c.op.what) : !match_sum(*p, c.op.what)) return std::nullopt;
   return c;
 }
 

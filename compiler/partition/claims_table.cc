@@ -232,65 +232,107 @@ std::optional<Claim> claim_moved_table(NodeOp op) {
   return c;
 }
 
+namespace {
+
+/// Movements behind int32 sums that `quantise` requantises with one multiplier.
+struct MovedSums {
+  Requantised requantised;
+  std::vector<graph::Step> steps;
+  std::vector<mlir::Operation*> movements;
+};
+
+std::optional<MovedSums> moved_sums(NodeOp quantise, mlir::Value at) {
+  std::vector<graph::Step> steps;
+  std::vector<mlir::Operation*> movements;
+  for (NodeOp step = nn::defining_op(at); step && all_static(step) && steps.size() < 64; step = nn::defining_op(at)) {
+    auto moves = step.getOutputs().size() == 1 ? moves_of(step) : std::nullopt;
+    if (!moves || std::any_of((*moves)[0].begin(), (*moves)[0].end(), [](const graph::Step& m) {
+          return m.kind == graph::Step::Kind::kPad || m.kind == graph::Step::Kind::kGather;
+        }))
+      break;
+    steps.insert(steps.begin(), (*moves)[0].begin(), (*moves)[0].end());
+    movements.push_back(step.getOperation());
+    at = step.getInputs()[0];
+  }
+  auto sums = requantised(quantise, at);
+  if (!sums || sums->what.other || sums->what.stage.multiplier.size() != 1) return std::nullopt;
+  return MovedSums{std::move(*sums), std::move(steps), std::move(movements)};
+}
+
+/// A Concat of floats, and the QuantizeLinear of its result, as a Concat of bytes.
+class FloatConcat {
+ public:
+  FloatConcat(NodeOp concat, NodeOp quantise) : concat_(concat), quantise_(quantise) {}
+
+  /// Takes the next operand in. False where it is not made from bytes or sums.
+  bool add(mlir::Value value) {
+    auto chain = chain_to(value);
+    if (!has_elements(value)) return false;
+    return chain ? add_chain(std::move(*chain)) : add_sums(value);
+  }
+
+  Claim finish(int64_t axis) && {
+    Claim c = base_claim(quantise_, operands_);
+    c.op.kind = "Concat";
+    c.covered = std::move(covered_);
+    c.covered.push_back(concat_.getOperation());
+    c.covered.push_back(quantise_.getOperation());
+    what_.axis = axis;
+    c.op.what = std::move(what_);
+    return c;
+  }
+
+ private:
+  bool add_sums(mlir::Value value) {
+    auto sums = moved_sums(quantise_, value);
+    if (!sums) return false;
+    covered_.insert(covered_.end(), sums->movements.begin(), sums->movements.end());
+    covered_.insert(covered_.end(), sums->requantised.covered.begin() + 1, sums->requantised.covered.end());
+    what_.stages.push_back(std::move(sums->requantised.what.stage));
+    what_.tables.emplace_back();
+    what_.steps.push_back(std::move(sums->steps));
+    operands_.push_back(sums->requantised.sums);
+    return true;
+  }
+
+  bool add_chain(Chain chain) {
+    for (NodeOp step : chain.order)
+      if (std::find(covered_.begin(), covered_.end(), step.getOperation()) == covered_.end())
+        covered_.push_back(step.getOperation());
+    chain.order.push_back(concat_);
+    chain.order.push_back(quantise_);
+    mlir::Value result = quantise_.getResult(0);
+    auto table = tabulate(chain.source, chain.order, result);
+    if (!table) return false;
+    if (nn::dtype_of(chain.source) == nn::dtype_of(result) && is_identity(*table)) table->clear();
+    what_.stages.emplace_back();
+    what_.tables.push_back(std::move(*table));
+    what_.steps.push_back(std::move(chain.steps));
+    operands_.push_back(chain.source);
+    return true;
+  }
+
+  NodeOp concat_, quantise_;
+  graph::Concat what_;
+  std::vector<mlir::Value> operands_;
+  std::vector<mlir::Operation*> covered_;
+};
+
+}  // namespace
+
 std::optional<Claim> claim_float_concat(NodeOp op) {
   NodeOp concat = nn::defining_op(op.getInputs()[0], "Concat");
   if (!concat || !is_byte(nn::dtype_of(op.getResult(0))) || !all_static(concat)) return std::nullopt;
   for (mlir::Value v : op.getInputs().drop_front())
     if (!nn::is_none(v) && !is_scalar_constant(v)) return std::nullopt;
-  graph::Concat what;
   const auto rank = static_cast<int64_t>(nn::shape_of(concat.getResult(0))->size());
-  what.axis = nn::to_node(concat).get_int("axis", 0);
-  if (what.axis < 0) what.axis += rank;
-  if (what.axis < 0 || what.axis >= rank) return std::nullopt;
-  std::vector<mlir::Value> operands;
-  std::vector<mlir::Operation*> covered;
-  for (mlir::Value v : concat.getInputs()) {
-    auto chain = chain_to(v);
-    if (!has_elements(v)) return std::nullopt;
-    what.stages.emplace_back();
-    if (!chain) {
-      // Movements behind int32 sums.
-      std::vector<graph::Step> steps;
-      mlir::Value at = v;
-      for (NodeOp step = nn::defining_op(at); step && all_static(step) && steps.size() < 64;
-           step = nn::defining_op(at)) {
-        auto moves = step.getOutputs().size() == 1 ? moves_of(step) : std::nullopt;
-        if (!moves || std::any_of((*moves)[0].begin(), (*moves)[0].end(), [](const graph::Step& m) {
-              return m.kind == graph::Step::Kind::kPad || m.kind == graph::Step::Kind::kGather;
-            }))
-          break;
-        steps.insert(steps.begin(), (*moves)[0].begin(), (*moves)[0].end());
-        covered.push_back(step.getOperation());
-        at = step.getInputs()[0];
-      }
-      auto sums = requantised(op, at);
-      if (!sums || sums->what.other || sums->what.stage.multiplier.size() != 1) return std::nullopt;
-      what.stages.back() = std::move(sums->what.stage);
-      covered.insert(covered.end(), sums->covered.begin() + 1, sums->covered.end());
-      what.tables.emplace_back();
-      what.steps.push_back(std::move(steps));
-      operands.push_back(sums->sums);
-      continue;
-    }
-    for (NodeOp step : chain->order)
-      if (std::find(covered.begin(), covered.end(), step.getOperation()) == covered.end())
-        covered.push_back(step.getOperation());
-    chain->order.push_back(concat);
-    chain->order.push_back(op);
-    auto table = tabulate(chain->source, chain->order, op.getResult(0));
-    if (!table) return std::nullopt;
-    if (nn::dtype_of(chain->source) == nn::dtype_of(op.getResult(0)) && is_identity(*table)) table->clear();
-    what.tables.push_back(std::move(*table));
-    what.steps.push_back(std::move(chain->steps));
-    operands.push_back(chain->source);
-  }
-  Claim c = base_claim(op, operands);
-  c.op.kind = "Concat";
-  c.covered = std::move(covered);
-  c.covered.push_back(concat.getOperation());
-  c.covered.push_back(op.getOperation());
-  c.op.what = std::move(what);
-  return c;
+  int64_t axis = nn::to_node(concat).get_int("axis", 0);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return std::nullopt;
+  FloatConcat bytes(concat, op);
+  for (mlir::Value v : concat.getInputs())
+    if (!bytes.add(v)) return std::nullopt;
+  return std::move(bytes).finish(axis);
 }
 
 }  // namespace tessera::partition

@@ -87,6 +87,14 @@ struct Requantised {
   std::vector<mlir::Operation*> covered;
 };
 std::optional<Requantised> requantised(NodeOp op, mlir::Value value);
+/// QuantizeLinear of such a value.
+std::optional<Claim> claim_requantise(NodeOp op);
+/// ai.tessera Requantise: X, scale, bias. Behind a product or a sum that nothing else reads it is its stage.
+std::optional<Claim> claim_requantise_sums(NodeOp op);
+/// ConvInteger and MatMulInteger: int32 sums of products.
+std::optional<Claim> claim_integer_sums(NodeOp product);
+/// The stage of an operation that sums products.
+npu::Stage& product_stage(graph::Operation& operation);
 /// ai.tessera WindowSum and AxisSum: int32 sums of bytes.
 std::optional<Claim> claim_byte_sums(NodeOp op);
 /// ai.tessera Pairs, by proof.

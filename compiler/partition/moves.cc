@@ -140,12 +140,14 @@ std::optional<std::vector<Steps>> split_steps(NodeOp op, const ops::Node& node, 
   return results;
 }
 
-std::optional<Steps> pad_steps(NodeOp op, const ops::Node& node, Shape shape) {
-  const size_t rank = shape.size();
-  const bool attributes = node.has("pads");
-  const auto pads = attributes ? std::optional(node.get_ints("pads")) : constant_ints(op, 1);
+/// Elements that a Pad puts before and behind each axis; negative numbers crop.
+struct Pads {
+  std::vector<int64_t> before, after;
+};
+
+std::optional<Pads> pads_of(NodeOp op, const ops::Node& node, size_t rank) {
+  const auto pads = node.has("pads") ? std::optional(node.get_ints("pads")) : constant_ints(op, 1);
   if (!pads) return std::nullopt;
-  std::vector<int64_t> before(rank, 0), after(rank, 0);
   Shape axes(pads->size() / 2);
   for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
   if (nn::input_or_null(op, 3)) {
@@ -154,50 +156,68 @@ std::optional<Steps> pad_steps(NodeOp op, const ops::Node& node, Shape shape) {
     axes = *given;
   }
   if (pads->size() != 2 * axes.size()) return std::nullopt;
+  Pads out{std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0)};
   for (size_t i = 0; i < axes.size(); ++i) {
     if (!in_rank(axes[i], rank)) return std::nullopt;
-    before[static_cast<size_t>(axes[i])] = (*pads)[i];
-    after[static_cast<size_t>(axes[i])] = (*pads)[axes.size() + i];
+    out.before[static_cast<size_t>(axes[i])] = (*pads)[i];
+    out.after[static_cast<size_t>(axes[i])] = (*pads)[axes.size() + i];
   }
-  const std::string mode = node.get_string("mode", "constant");
+  return out;
+}
+
+/// Which element of an axis stands at position i of the padded one; nothing where there is none, or the mode is
+/// unknown.
+std::optional<int64_t> repeated_element(const std::string& mode, int64_t i, int64_t extent) {
+  int64_t p = i;
+  if (mode == "edge") {
+    p = std::clamp<int64_t>(i, 0, extent - 1);
+  } else if (mode == "reflect") {
+    if (p < 0) p = -p;
+    if (p >= extent) p = 2 * (extent - 1) - p;
+  } else if (mode == "wrap") {
+    p = (i % extent + extent) % extent;
+  } else {
+    return std::nullopt;
+  }
+  return p >= 0 && p < extent ? std::optional(p) : std::nullopt;
+}
+
+/// Pads with elements of the tensor itself.
+std::optional<Steps> repeating_pad_steps(const std::string& mode, const Pads& pads, Shape shape) {
   Steps steps;
-  if (mode != "constant") {
-    for (size_t a = 0; a < rank; ++a) {
-      const int64_t extent = shape[a];
-      std::vector<int64_t> at;
-      for (int64_t i = -before[a]; i < extent + after[a]; ++i) {
-        int64_t p = i;
-        if (mode == "edge") {
-          p = std::clamp<int64_t>(i, 0, extent - 1);
-        } else if (mode == "reflect") {
-          if (p < 0) p = -p;
-          if (p >= extent) p = 2 * (extent - 1) - p;
-        } else if (mode == "wrap") {
-          p = (i % extent + extent) % extent;
-        } else {
-          return std::nullopt;
-        }
-        if (p < 0 || p >= extent) return std::nullopt;
-        at.push_back(p);
-      }
-      if (at.empty()) return std::nullopt;
-      select(steps, shape, a, at);
+  for (size_t a = 0; a < pads.before.size(); ++a) {
+    const int64_t extent = shape[a];
+    std::vector<int64_t> at;
+    for (int64_t i = -pads.before[a]; i < extent + pads.after[a]; ++i) {
+      const auto p = repeated_element(mode, i, extent);
+      if (!p) return std::nullopt;
+      at.push_back(*p);
     }
-    return steps;
+    if (at.empty()) return std::nullopt;
+    select(steps, shape, a, at);
   }
+  return steps;
+}
+
+std::optional<Steps> pad_steps(NodeOp op, const ops::Node& node, Shape shape) {
+  const size_t rank = shape.size();
+  const auto pads = pads_of(op, node, rank);
+  if (!pads) return std::nullopt;
+  const std::string mode = node.get_string("mode", "constant");
+  if (mode != "constant") return repeating_pad_steps(mode, *pads, std::move(shape));
+  Steps steps;
   graph::Step m;
   m.kind = Kind::kPad;
   m.numbers.assign(rank, 0);
   bool grows = false;
   for (size_t a = 0; a < rank; ++a) {
-    // Negative pads crop.
+    const int64_t before = pads->before[a], after = pads->after[a];
     std::vector<int64_t> at;
-    for (int64_t i = std::max<int64_t>(0, -before[a]); i < shape[a] - std::max<int64_t>(0, -after[a]); ++i)
-      at.push_back(i);
+    for (int64_t i = std::max<int64_t>(0, -before); i < shape[a] - std::max<int64_t>(0, -after); ++i) at.push_back(i);
     if (at.empty()) return std::nullopt;
     select(steps, shape, a, at);
-    m.numbers[a] = std::max<int64_t>(0, before[a]);
-    m.extents.push_back(m.numbers[a] + shape[a] + std::max<int64_t>(0, after[a]));
+    m.numbers[a] = std::max<int64_t>(0, before);
+    m.extents.push_back(m.numbers[a] + shape[a] + std::max<int64_t>(0, after));
     grows = grows || m.extents[a] != shape[a];
   }
   if (mlir::Value v = nn::input_or_null(op, 2)) {
@@ -275,6 +295,49 @@ std::optional<Steps> gather_steps(NodeOp op, const ops::Node& node, Shape shape)
   return steps;
 }
 
+std::optional<Steps> transpose_steps(const ops::Node& node, const Shape& shape) {
+  Shape permutation;
+  for (size_t i = shape.size(); i-- > 0;) permutation.push_back(static_cast<int64_t>(i));
+  permutation = node.get_ints("perm", permutation);
+  if (permutation.size() != shape.size()) return std::nullopt;
+  return Steps{transpose_by(shape, permutation)};
+}
+
+Steps expand_steps(const Shape& shape, const Shape& out) {
+  Shape wide(out.size() - shape.size(), 1);
+  wide.insert(wide.end(), shape.begin(), shape.end());
+  return {reshape_to(wide), expand_to(out)};
+}
+
+Steps tile_steps(const Shape& shape, const Shape& out) {
+  Shape apart, repeated;
+  for (size_t a = 0; a < shape.size(); ++a) {
+    apart.insert(apart.end(), {1, shape[a]});
+    repeated.insert(repeated.end(), {out[a] / shape[a], shape[a]});
+  }
+  return {reshape_to(apart), expand_to(repeated), reshape_to(out)};
+}
+
+std::optional<Steps> depth_to_space_steps(const ops::Node& node, const Shape& shape, const Shape& out) {
+  const int64_t b = node.get_int("blocksize", 0);
+  if (shape.size() != 4 || b <= 0) return std::nullopt;
+  const bool column_first = node.get_string("mode", "DCR") == "CRD";
+  const int64_t c = shape[1] / (b * b);
+  const Shape apart =
+      column_first ? Shape{shape[0], c, b, b, shape[2], shape[3]} : Shape{shape[0], b, b, c, shape[2], shape[3]};
+  return Steps{reshape_to(apart), transpose_by(apart, column_first ? Shape{0, 1, 4, 2, 5, 3} : Shape{0, 3, 4, 1, 5, 2}),
+               reshape_to(out)};
+}
+
+std::optional<Steps> space_to_depth_steps(const ops::Node& node, const Shape& shape, const Shape& out) {
+  const int64_t b = node.get_int("blocksize", 0);
+  if (shape.size() != 4 || b <= 0) return std::nullopt;
+  const Shape apart{shape[0], shape[1], shape[2] / b, b, shape[3] / b, b};
+  const bool depth_last = node.get_string("mode", "DCR") == "CRD";
+  return Steps{reshape_to(apart), transpose_by(apart, depth_last ? Shape{0, 1, 3, 5, 2, 4} : Shape{0, 3, 5, 1, 2, 4}),
+               reshape_to(out)};
+}
+
 std::optional<std::vector<Steps>> one(std::optional<Steps> steps) {
   if (!steps) return std::nullopt;
   return std::vector<Steps>{std::move(*steps)};
@@ -292,50 +355,17 @@ std::optional<std::vector<Steps>> moves_of(NodeOp op) {
   if (op.is("Split")) return split_steps(op, node, shape);
   if (op.getOutputs().size() != 1) return std::nullopt;
   const Shape out = *nn::shape_of(op.getResult(0));
-  const auto rank = static_cast<int64_t>(shape.size());
   for (const char* type : {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
     if (op.is(type)) return one(Steps{reshape_to(out)});
-  if (op.is("Transpose")) {
-    Shape permutation;
-    for (int64_t i = rank; i-- > 0;) permutation.push_back(i);
-    permutation = node.get_ints("perm", permutation);
-    if (permutation.size() != shape.size()) return std::nullopt;
-    return one(Steps{transpose_by(shape, permutation)});
-  }
+  if (op.is("Transpose")) return one(transpose_steps(node, shape));
   if (op.is("Slice")) return one(slice_steps(op, node, shape));
   if (op.is("Pad")) return one(pad_steps(op, node, shape));
   if (op.is("Resize") || op.is("Upsample")) return one(resize_steps(op, node, shape));
   if (op.is("Gather")) return one(gather_steps(op, node, shape));
-  if (op.is("Expand")) {
-    Shape wide(out.size() - shape.size(), 1);
-    wide.insert(wide.end(), shape.begin(), shape.end());
-    return one(Steps{reshape_to(wide), expand_to(out)});
-  }
-  if (op.is("Tile")) {
-    Shape apart, repeated;
-    for (size_t a = 0; a < shape.size(); ++a) {
-      apart.insert(apart.end(), {1, shape[a]});
-      repeated.insert(repeated.end(), {out[a] / shape[a], shape[a]});
-    }
-    return one(Steps{reshape_to(apart), expand_to(repeated), reshape_to(out)});
-  }
-  const int64_t b = node.get_int("blocksize", 0);
-  if (op.is("DepthToSpace") && rank == 4 && b > 0) {
-    const bool column_first = node.get_string("mode", "DCR") == "CRD";
-    const int64_t c = shape[1] / (b * b);
-    const Shape apart =
-        column_first ? Shape{shape[0], c, b, b, shape[2], shape[3]} : Shape{shape[0], b, b, c, shape[2], shape[3]};
-    return one(Steps{reshape_to(apart),
-                     transpose_by(apart, column_first ? Shape{0, 1, 4, 2, 5, 3} : Shape{0, 3, 4, 1, 5, 2}),
-                     reshape_to(out)});
-  }
-  if (op.is("SpaceToDepth") && rank == 4 && b > 0) {
-    const Shape apart{shape[0], shape[1], shape[2] / b, b, shape[3] / b, b};
-    const bool depth_last = node.get_string("mode", "DCR") == "CRD";
-    return one(Steps{reshape_to(apart),
-                     transpose_by(apart, depth_last ? Shape{0, 1, 3, 5, 2, 4} : Shape{0, 3, 5, 1, 2, 4}),
-                     reshape_to(out)});
-  }
+  if (op.is("Expand")) return one(expand_steps(shape, out));
+  if (op.is("Tile")) return one(tile_steps(shape, out));
+  if (op.is("DepthToSpace")) return one(depth_to_space_steps(node, shape, out));
+  if (op.is("SpaceToDepth")) return one(space_to_depth_steps(node, shape, out));
   return std::nullopt;
 }
 

@@ -136,7 +136,11 @@ Report report_of(const remote::RunReport& message) {
 remote::RunReport to_message(const RunReport& report) {
   remote::RunReport message = sums_of(report);
   message.set_fault_core(report.fault_core);
-  for (const CoreReport& core : report.cores) *message.add_cores() = sums_of(core);
+  for (const CoreReport& core : report.cores) {
+    remote::RunReport& own = *message.add_cores() = sums_of(core);
+    if (core.bus_wait_cycles) own.set_bus_cycles(*core.bus_wait_cycles);
+  }
+  if (report.bus_busy_cycles) message.set_bus_cycles(*report.bus_busy_cycles);
   message.set_columns(columns<InstructionProfile>());
   message.set_burst_columns(columns<BurstProfile>());
   message.mutable_profile()->Reserve(static_cast<int>(report.profile.size() * columns<InstructionProfile>()));
@@ -149,7 +153,11 @@ remote::RunReport to_message(const RunReport& report) {
 RunReport to_report(const remote::RunReport& message) {
   auto report = report_of<RunReport>(message);
   report.fault_core = message.fault_core();
-  for (const remote::RunReport& core : message.cores()) report.cores.push_back(report_of<CoreReport>(core));
+  for (const remote::RunReport& core : message.cores()) {
+    report.cores.push_back(report_of<CoreReport>(core));
+    if (core.has_bus_cycles()) report.cores.back().bus_wait_cycles = core.bus_cycles();
+  }
+  if (message.has_bus_cycles()) report.bus_busy_cycles = message.bus_cycles();
   report.profile = table<InstructionProfile>(message.profile(), message.columns(), "instructions");
   report.bursts = table<BurstProfile>(message.bursts(), message.burst_columns(), "bursts");
   for (const remote::Race& race : message.races()) {

@@ -294,87 +294,83 @@ struct Board::State {
               static_cast<off_t>((size + kPageBytes - 1) / kPageBytes * kPageBytes));
   }
 
+  static void refuse(emu::Reply& reply, int error, const std::string& why) {
+    reply.error = error;
+    std::snprintf(reply.message.data(), reply.message.size(), "%s", why.c_str());
+  }
+
+  /// The unit that a request names, where the client has a context on it.
+  Unit* own_unit(const Client& client, const emu::Request& request) {
+    const auto context = client.contexts.find(request.unit);
+    return context == client.contexts.end() || request.unit >= units.size() ? nullptr : &units[request.unit];
+  }
+
+  void load_image(const Client& client, const emu::Request& request, const uint8_t* payload, emu::Reply& reply) {
+    emu::Image image;
+    if (request.payload_bytes < sizeof image) return refuse(reply, EINVAL, "short image");
+    std::memcpy(&image, payload, sizeof image);
+    if (image.text_bytes > request.payload_bytes - sizeof image || image.units < 1 || image.units > 8)
+      return refuse(reply, EINVAL, "an image of 1 to 8 units was expected");
+    if (!units.empty() && image.uuid == uuid) return;
+    for (const Client& other : clients) {
+      if (!other.contexts.empty() || (&other != &client && !other.blocks.empty()))
+        return refuse(reply, EBUSY, "another image is in use on the card");
+    }
+    program(image, std::string(reinterpret_cast<const char*>(payload) + sizeof image, image.text_bytes));
+  }
+
+  void allocate(Client& client, const emu::Request& request, emu::Reply& reply) {
+    try {
+      reply.address = heap.allocate(request.size, kPageBytes);
+      client.blocks.push_back(reply.address);
+    } catch (const Error& e) {
+      refuse(reply, ENOMEM, e.what());
+    }
+  }
+
+  void free_block(Client& client, const emu::Request& request, emu::Reply& reply) {
+    const auto block = std::find(client.blocks.begin(), client.blocks.end(), request.address);
+    if (block == client.blocks.end()) return refuse(reply, EINVAL, "not a block of this process");
+    client.blocks.erase(block);
+    release(request.address);
+  }
+
+  void access_register(Client& client, const emu::Request& request, emu::Reply& reply) {
+    Unit* unit = own_unit(client, request);
+    if (unit == nullptr) return refuse(reply, EINVAL, "no context on this unit");
+    if (request.offset >= kRegisterBytes || request.offset % 4 != 0) return refuse(reply, EINVAL, "no such register");
+    const bool control = request.offset == isa::reg::kApCtrl;
+    if (request.op == emu::Op::kWriteRegister) {
+      unit->machine->write_register(request.offset, request.value, *unit->dram);
+      if (control && (request.value & isa::reg::kApCtrlApStartMask) != 0) unit->started_by_hand = &client;
+    } else {
+      reply.value = unit->machine->read_register(request.offset, *unit->dram);
+      if (control && (reply.value & (isa::reg::kApCtrlApDoneMask | isa::reg::kApCtrlApIdleMask)) != 0) {
+        unit->started_by_hand = nullptr;
+      }
+    }
+  }
+
   emu::Reply answer(Client& client, const emu::Request& request, const uint8_t* payload) {
     emu::Reply reply;
-    const auto refuse = [&](int error, const std::string& why) {
-      reply.error = error;
-      std::snprintf(reply.message.data(), reply.message.size(), "%s", why.c_str());
-    };
-    const auto own_unit = [&]() -> Unit* {
-      const auto context = client.contexts.find(request.unit);
-      return context == client.contexts.end() || request.unit >= units.size() ? nullptr : &units[request.unit];
-    };
     switch (request.op) {
-      case emu::Op::kProgram: {
-        emu::Image image;
-        if (request.payload_bytes < sizeof image) {
-          refuse(EINVAL, "short image");
-          break;
-        }
-        std::memcpy(&image, payload, sizeof image);
-        if (image.text_bytes > request.payload_bytes - sizeof image || image.units < 1 || image.units > 8) {
-          refuse(EINVAL, "an image of 1 to 8 units was expected");
-          break;
-        }
-        if (!units.empty() && image.uuid == uuid) break;
-        for (const Client& other : clients) {
-          if (!other.contexts.empty() || (&other != &client && !other.blocks.empty())) {
-            refuse(EBUSY, "another image is in use on the card");
-            return reply;
-          }
-        }
-        program(image, std::string(reinterpret_cast<const char*>(payload) + sizeof image, image.text_bytes));
-        break;
-      }
+      case emu::Op::kProgram: load_image(client, request, payload, reply); break;
       case emu::Op::kOpenContext: reply.error = open_context(client, request.unit, request.shared != 0); break;
       case emu::Op::kCloseContext:
-        if (Unit* unit = own_unit()) {
+        if (Unit* unit = own_unit(client, request)) {
           drop(*unit, client, std::nullopt, true);
           client.contexts.erase(request.unit);
         }
         break;
-      case emu::Op::kAllocate:
-        try {
-          reply.address = heap.allocate(request.size, kPageBytes);
-          client.blocks.push_back(reply.address);
-        } catch (const Error& e) {
-          refuse(ENOMEM, e.what());
-        }
-        break;
-      case emu::Op::kFree: {
-        const auto block = std::find(client.blocks.begin(), client.blocks.end(), request.address);
-        if (block == client.blocks.end()) {
-          refuse(EINVAL, "not a block of this process");
-          break;
-        }
-        client.blocks.erase(block);
-        release(request.address);
-        break;
-      }
+      case emu::Op::kAllocate: allocate(client, request, reply); break;
+      case emu::Op::kFree: free_block(client, request, reply); break;
       case emu::Op::kReadRegister:
-      case emu::Op::kWriteRegister: {
-        Unit* unit = own_unit();
-        if (unit == nullptr || request.offset >= kRegisterBytes || request.offset % 4 != 0) {
-          refuse(EINVAL, unit == nullptr ? "no context on this unit" : "no such register");
-          break;
-        }
-        const bool control = request.offset == isa::reg::kApCtrl;
-        if (request.op == emu::Op::kWriteRegister) {
-          unit->machine->write_register(request.offset, request.value, *unit->dram);
-          if (control && (request.value & isa::reg::kApCtrlApStartMask) != 0) unit->started_by_hand = &client;
-        } else {
-          reply.value = unit->machine->read_register(request.offset, *unit->dram);
-          if (control && (reply.value & (isa::reg::kApCtrlApDoneMask | isa::reg::kApCtrlApIdleMask)) != 0) {
-            unit->started_by_hand = nullptr;
-          }
-        }
-        break;
-      }
+      case emu::Op::kWriteRegister: access_register(client, request, reply); break;
       case emu::Op::kExecute: reply.error = execute(client, request.id, payload, request.payload_bytes); break;
       case emu::Op::kAbort:
         for (Unit& unit : units) drop(unit, client, request.id, true);
         break;
-      default: refuse(ENOSYS, "unknown request");
+      default: refuse(reply, ENOSYS, "unknown request");
     }
     return reply;
   }

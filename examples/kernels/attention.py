@@ -5,7 +5,8 @@ Values are weights of the second product, which have their positions along the l
 as the product that makes them can store them. Probabilities of `lag` bands wait in INP, so that the vector unit works
 on rows of the first bands while the first head's values come. Each head's keys and values come while the head before is
 computed. With `copies=1` queries and sums have no second place, which leaves room for more rows: a band's
-scores are made when those of the band before have been rounded.
+scores are made when those of the band before have been rounded. With `split=2`, and a lag of one, probabilities lie in
+halves of bands: a band and the next one have three places together, and the one that both use is mixed first.
 
 exp(x - m) / sum(exp(x - m)) is the same for each m that is no less than the row's maximum. So m is the largest int8,
 and no pass looks for the maximum, as long as fp32 holds the exponentials of 256 steps."""
@@ -25,7 +26,7 @@ def exponentials(step, size=1.0):
 
 
 @tile.kernel
-def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2):
+def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2, split=1):
     """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
     probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
     heads, n, d = query.shape
@@ -33,18 +34,25 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     rows = min(rows, n)
     bands = [(head, begin) for head in range(heads) for begin in range(0, n, rows)]
     per_head = len(bands) // heads
-    lag = max(1, min(lag, len(bands) - 1))
+    lag = max(1, min(lag, len(bands) - 1)) if split == 1 else 1
     result = k.output("int8", query.shape)
     keys, values = [k.wgt(m, d) for _ in range(2)], [k.wgt(d, m) for _ in range(2)]
     queries = [k.inp(rows, d) for _ in range(copies)]
     sums = [k.acc(-(-m // k.machine.block_out), rows, 1) for _ in range(copies)]
-    scores, scalars = k.out(rows, m), k.acc(rows, 1)  # the vector unit alone works on them, a band at a time
-    chances = [k.inp(rows, m, dtype="uint8") for _ in range(lag + 1)]
+    constant = step <= STEEPEST  # the maximum, one for all rows
+    scores, scalars = k.out(rows, m), k.acc(1 if constant else rows, 1)  # the vector unit's, a band at a time
+    part = -(-rows // split)
+    chances = k.inp(lag + split, part, m, dtype="uint8")
     loaded = set()  # heads whose keys are there
-    mixed, results = [k.acc(rows, d) for _ in range(2)], [k.out(rows, d) for _ in range(2)]
+    mixed, results = [k.acc(rows, d) for _ in range(copies)], [k.out(rows, d) for _ in range(2)]
 
     def count(number):
         return min(rows, n - bands[number][1])
+
+    def parts(number):
+        """Of a band's parts the place, the first row and the rows."""
+        begins, first = range(0, count(number), part), number % (lag + 1)
+        return [(first + p, begin, min(part, count(number) - begin)) for p, begin in enumerate(begins)]
 
     def load_keys(head):
         if head < heads and head not in loaded:
@@ -88,20 +96,25 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
             k.convert(scores[i, begin + j], s[begin + j, i, 0], to_score[0])
 
     def normalise(number):
-        i, j = k.axes(count(number), scores.blocks)
-        if step > STEEPEST:
+        if not constant:
+            i, j = k.axes(count(number), scores.blocks)
             k.row_max(scalars[i, 0], scores[i, j], [j], m)
-        p = chances[number % (lag + 1)]
-        k.sum_softmax(p[i, j], scores[i, j], scalars[i, 0], [j], m, sum_numbers, numbers)
+        whole, rest = divmod(count(number), part)
+        for first, halves, size in ((0, whole, part), (whole, 1, rest)):
+            if halves * size > 0:
+                h, i, j = k.axes(halves, size, scores.blocks)
+                row, p = (first + h) * part + i, chances[number % (lag + 1) + first + h, i, j]
+                k.sum_softmax(p, scores[row, j], scalars[0 if constant else row, 0], [j], m, sum_numbers, numbers)
 
     def mix(number):
-        a, p, w = mixed[number % 2], chances[number % (lag + 1)], values[bands[number][0] % 2]
-        i, b, c = k.axes(count(number), a.blocks, p.blocks)
-        k.dot(a[i, b], p[i, c], w[b, c], over=[c])
+        a, w = mixed[number % copies], values[bands[number][0] % 2]
+        for place, begin, size in sorted(parts(number), key=lambda one: one[0] != lag):
+            i, b, c = k.axes(size, a.blocks, chances.blocks)
+            k.dot(a[begin + i, b], chances[place, i, c], w[b, c], over=[c])
 
     def finish(number):
         head, begin = bands[number]
-        a, o = mixed[number % 2], results[number % 2]
+        a, o = mixed[number % copies], results[number % 2]
         i, b = k.axes(count(number), o.blocks)
         k.convert(o[i, b], a[i, b], to_result[0])
         k.store(result[head, begin : begin + count(number)], o[: count(number)])
@@ -109,7 +122,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     # What a band needs is issued in front of the vector unit's work on the band before.
     to_score, to_result = k.param(0, scale), k.param(0, out_scale)
     start()
-    if step <= STEEPEST:
+    if constant:
         k.fill(scalars, 127)  # in each byte: of a maximum the low one counts
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
     blocks = values[0].blocks
@@ -156,5 +169,6 @@ def _(rng):
         "rows": int(rng.integers(1, 20)),
         "lag": int(rng.integers(0, 4)),
         "copies": int(rng.integers(1, 3)),
+        "split": int(rng.integers(1, 3)),
         "step": float(rng.choice([0.01, 0.05, 0.5, 1.0])),
     }

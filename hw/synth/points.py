@@ -3,8 +3,8 @@
 """Area and delay of the machines of points.toml, to which the area model of `tessera explore` is fitted. Enters: names
 of machines (default: those that are not recorded for the present RTL), a Yosys. Leaves: area_points.json, one record a
 machine: its parameters, counts of each part of tsr_top on 7 series, the longest path of logic, a digest of the sources,
-Yosys' version and the command. A machine takes minutes; each record is written as soon as it is there, so the command
-can be ended and given again."""
+Yosys' version and the command. `--interconnects` records tsr_interconnect alone, for some chips of several cores. A
+machine takes minutes; each record is written as soon as it is there, so the command can be ended and given again."""
 
 import argparse
 import fcntl
@@ -18,6 +18,7 @@ import tomllib
 
 import figures
 import machine
+import modules
 import synth
 import timing
 
@@ -25,6 +26,10 @@ HERE = pathlib.Path(__file__).absolute().parent
 RECORDS = machine.ROOT / "tessera/python/tessera/exploration/area_points.json"
 FAMILY = "xc7"
 COMMAND = "python3 hw/synth/points.py"
+
+
+# Cores, bytes of a core's bus, bytes of the shared one.
+INTERCONNECTS = ((2, 8, 16), (2, 8, 32), (4, 8, 8), (4, 8, 32), (4, 16, 64), (8, 8, 64))
 
 
 def machines():
@@ -47,24 +52,25 @@ def sources_digest():
     return digest.hexdigest()[:16]
 
 
-def load():
+def load(kind="machines"):
     """The records by the machine's name."""
-    return json.loads(RECORDS.read_text())["machines"] if RECORDS.exists() else {}
+    return json.loads(RECORDS.read_text()).get(kind, {}) if RECORDS.exists() else {}
 
 
-def record(name, entry):
+def record(name, entry, kind="machines"):
     """Puts one record into the file; others may do so at the same time."""
     folder = os.open(RECORDS.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        found = {**load(), name: entry}
-        partial = RECORDS.with_suffix(".partial")
         content = {
             "command": COMMAND,
             "family": FAMILY,
             "parts": machine.read_table("parts.toml")["part"],
-            "machines": dict(sorted(found.items())),
+            "machines": load(),
+            "interconnects": load("interconnects"),
         }
+        content[kind] = dict(sorted({**content[kind], name: entry}.items()))
+        partial = RECORDS.with_suffix(".partial")
         partial.write_text(figures.json_of(content) + "\n")
         partial.replace(RECORDS)
     finally:
@@ -91,12 +97,29 @@ def measure(name, parameters, folder, options):
     }
 
 
+def measure_interconnect(cores, bus, shared, folder, options):
+    """The record of an interconnect. Errors: machine.Failure."""
+    given = {"Cores": cores, "AxiBytes": bus, "MemoryBytes": shared, "ReadsInFlight": 16, "WritesInFlight": 8}
+    commands = machine.read_commands("tsr_interconnect", given)
+    commands += [f"synth_xilinx -noiopad -noclkbuf -family {FAMILY}", "write_rtlil interconnect.il"]
+    machine.yosys(commands, folder / f"interconnect_{cores}_{bus}_{shared}.log", options.minutes, options.yosys)
+    mapped = modules.split((folder / "interconnect.il").read_text())
+    area = synth.Area({name: modules.cells_of(text) for name, text in mapped.items() if "tsr_" in name})
+    return {
+        "parameters": {"cores": cores, "axi_bytes": bus, "memory_axi_bytes": shared},
+        "total": area.total(next(name for name in area.cells if "tsr_interconnect" in name)),
+        "sources": sources_digest(),
+        "yosys": machine.version(options.yosys),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description="Area and delay of the machines of points.toml")
     parser.add_argument("names", nargs="*", help="machines (default: all that the present RTL has no record of)")
     parser.add_argument("--yosys", default="yosys")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=int, default=30)
+    parser.add_argument("--interconnects", action="store_true", help="of chips, in the place of machines")
     given = parser.parse_args()
     options = synth.arguments(["--yosys", given.yosys, "--jobs", str(given.jobs), "--minutes", str(given.minutes)])
     known, digest = machines(), sources_digest()
@@ -106,6 +129,11 @@ def main():
     done = {name for name, entry in load().items() if entry["sources"] == digest}
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)
+        for cores, bus, shared in INTERCONNECTS if given.interconnects else ():
+            entry = measure_interconnect(cores, bus, shared, pathlib.Path(scratch), options)
+            record(f"{cores}x{bus}on{shared}", entry, "interconnects")
+        if given.interconnects:
+            return 0
         for name in given.names or [name for name in known if name not in done]:
             record(name, measure(name, known[name], pathlib.Path(scratch), options))
             print(f"{name}: recorded", file=sys.stderr)

@@ -235,6 +235,38 @@ def arguments(given=None):
     return parser.parse_args(given)
 
 
+def placements(options, folder):
+    """What --pnr asks for, as measurements()."""
+    for config in options.config or ["npu16n"]:
+        chosen = options.module or [None]
+        if chosen == ["all"]:
+            chosen = pnr.parts(config, folder, options.minutes, options.yosys)
+        for module in chosen:
+            print(f"placing and routing {module or 'the whole'} of {config}: minutes", file=sys.stderr)
+            yield pnr.place_and_route(config, module, folder, options), pnr.show, figures.record_pnr
+
+
+def measurements(options, folder):
+    """(result, what shows it, what records it or None), one after the other."""
+    if options.pnr:
+        yield from placements(options, folder)
+    elif options.cells:
+        for config in options.config or ["npu64"]:
+            yield cells.measure(config, folder, options), cells.show, None
+    elif options.chip:
+        for config in options.config or ["npu64x4"]:
+            for family in options.family or ["xc7"]:
+                found = chips.measure(config, family, folder, options, classify)
+                yield found, lambda result: chips.show(result, line, numbers, KEYS), figures.record_chip
+    elif options.timing:
+        for config in options.config or ["npu64", "npu256"]:
+            yield timing.measure(config, folder, options), timing.show, figures.record_timing
+    else:
+        for config in options.config or ["npu64", "npu256"]:
+            for family in options.family or figures.FAMILIES:
+                yield area(config, family, folder, options), show, figures.record_area
+
+
 def main():
     options = arguments()
     if not machine.have_yosys(options.yosys):
@@ -243,40 +275,12 @@ def main():
         folder = (options.keep or pathlib.Path(scratch)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         results = []
-
-        def add(result, show_it, record=None):
+        for result, show_it, record in measurements(options, folder):
             results.append(result)
             if options.record and record:
                 record(result)
             if not options.json:
                 show_it(result)
-
-        if options.pnr:
-            for config in options.config or ["npu16n"]:
-                chosen = options.module or [None]
-                if chosen == ["all"]:
-                    chosen = pnr.parts(config, folder, options.minutes, options.yosys)
-                for module in chosen:
-                    print(f"placing and routing {module or 'the whole'} of {config}: minutes", file=sys.stderr)
-                    add(pnr.place_and_route(config, module, folder, options), pnr.show, figures.record_pnr)
-        elif options.cells:
-            for config in options.config or ["npu64"]:
-                add(cells.measure(config, folder, options), cells.show)
-        elif options.chip:
-            for config in options.config or ["npu64x4"]:
-                for family in options.family or ["xc7"]:
-                    add(
-                        chips.measure(config, family, folder, options, classify),
-                        lambda result: chips.show(result, line, numbers, KEYS),
-                        figures.record_chip,
-                    )
-        elif options.timing:
-            for config in options.config or ["npu64", "npu256"]:
-                add(timing.measure(config, folder, options), timing.show, figures.record_timing)
-        else:
-            for config in options.config or ["npu64", "npu256"]:
-                for family in options.family or figures.FAMILIES:
-                    add(area(config, family, folder, options), show, figures.record_area)
     if options.json:
         name = next((kind for kind in ("pnr", "cells", "chip", "timing") if getattr(options, kind)), "synthesis")
         print(json.dumps({name: results}))

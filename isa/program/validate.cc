@@ -28,6 +28,21 @@ void require(bool condition, const std::string& where, const char* message) {
 
 std::string item(const char* kind, size_t k) { return std::string(kind) + " " + std::to_string(k); }
 
+/// By the number of the DType. Bits of an element in memory, 0 where it has no fixed size; types of 2 and 6 bits take a
+/// byte.
+struct ElementType {
+  std::string_view name;
+  int bits;
+};
+constexpr ElementType kElementTypes[] = {
+    {"undefined", 0},      {"float", 32},    {"uint8", 8},        {"int8", 8},           {"uint16", 16},
+    {"int16", 16},         {"int32", 32},    {"int64", 64},       {"string", 0},         {"bool", 8},
+    {"float16", 16},       {"double", 64},   {"uint32", 32},      {"uint64", 64},        {"complex64", 64},
+    {"complex128", 128},   {"bfloat16", 16}, {"float8e4m3fn", 8}, {"float8e4m3fnuz", 8}, {"float8e5m2", 8},
+    {"float8e5m2fnuz", 8}, {"uint4", 4},     {"int4", 4},         {"float4e2m1", 4},     {"float8e8m0", 8},
+    {"uint2", 8},          {"int2", 8},      {"float6e2m3", 8},   {"float6e3m2", 8}};
+static_assert(std::size(kElementTypes) == static_cast<size_t>(DType::kFloat6E3M2) + 1);
+
 bool known(DType dtype) { return static_cast<int32_t>(dtype) >= 0 && dtype <= DType::kFloat6E3M2; }
 
 bool in(int64_t index, size_t size) { return index >= 0 && static_cast<uint64_t>(index) < size; }
@@ -392,6 +407,13 @@ class Validator {
     if (t.base == kStateBase) arena = a_.growth.state_bytes;
     require(dtype_bits(t.dtype) % 8 == 0, where, "its elements are no whole bytes");
     require(t.axes.size() == value.shape.size(), where, "it does not place every axis of its value");
+    device_extents(t, value, where);
+    device_layout(t, where);
+    device_place(t, arena, where);
+  }
+
+  /// Its n, h, w and c are the axes of its value, merged.
+  void device_extents(const DeviceTensor& t, const ValueInfo& value, const std::string& where) {
     std::array<Wide, 4> extent = {1, 1, 1, 1};
     for (size_t k = 0; k < t.axes.size(); ++k) {
       require(t.axes[k] >= 0 && t.axes[k] < 4, where, "it places an axis beyond the fourth");
@@ -411,6 +433,10 @@ class Validator {
     require(extent[0] == t.n && extent[1] == t.h && extent[2] == t.w && extent[3] == t.c, where,
             "its extents are not those of its value");
     require(t.n > 0 && t.h > 0 && t.w > 0 && t.c > 0, where, "it is empty");
+  }
+
+  /// Padding, borders and pitches, each for itself.
+  static void device_layout(const DeviceTensor& t, const std::string& where) {
     require(t.padded_c >= t.c && t.padded_c <= kLargestExtent, where, "impossible number of padded channels");
     require(t.border_top >= 0 && t.border_left >= 0 && t.border_bottom >= 0 && t.border_right >= 0, where,
             "negative border");
@@ -418,6 +444,10 @@ class Validator {
     for (int64_t pitch : {t.image_pitch, t.row_pitch, t.pixel_pitch}) {
       require(pitch >= 0 && pitch <= kLargestPitch, where, "impossible pitch");
     }
+  }
+
+  /// All its bytes lie in a memory of `arena` bytes.
+  static void device_place(const DeviceTensor& t, uint64_t arena, const std::string& where) {
     // Tensors that lay over themselves would take longer to write than the arena is large.
     const Wide pixels =
         Wide{t.n} * (Wide{t.h} + t.border_top + t.border_bottom) * (Wide{t.w} + t.border_left + t.border_right);
@@ -436,49 +466,10 @@ class Validator {
 
 }  // namespace
 
-int dtype_bits(DType dtype) {
-  switch (dtype) {
-    case DType::kUndefined:
-    case DType::kString: return 0;
-    case DType::kUint4:
-    case DType::kInt4:
-    case DType::kFloat4E2M1: return 4;
-    case DType::kUint8:
-    case DType::kInt8:
-    case DType::kBool:
-    case DType::kFloat8E4M3FN:
-    case DType::kFloat8E4M3FNUZ:
-    case DType::kFloat8E5M2:
-    case DType::kFloat8E5M2FNUZ:
-    case DType::kFloat8E8M0:
-    case DType::kUint2:
-    case DType::kInt2:
-    case DType::kFloat6E2M3:
-    case DType::kFloat6E3M2: return 8;
-    case DType::kUint16:
-    case DType::kInt16:
-    case DType::kFloat16:
-    case DType::kBfloat16: return 16;
-    case DType::kFloat:
-    case DType::kInt32:
-    case DType::kUint32: return 32;
-    case DType::kInt64:
-    case DType::kDouble:
-    case DType::kUint64:
-    case DType::kComplex64: return 64;
-    case DType::kComplex128: return 128;
-  }
-  return 0;
-}
+int dtype_bits(DType dtype) { return known(dtype) ? kElementTypes[static_cast<size_t>(dtype)].bits : 0; }
 
 std::string_view dtype_name(DType dtype) {
-  constexpr std::string_view kNames[] = {"undefined",      "float",    "uint8",        "int8",           "uint16",
-                                         "int16",          "int32",    "int64",        "string",         "bool",
-                                         "float16",        "double",   "uint32",       "uint64",         "complex64",
-                                         "complex128",     "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",
-                                         "float8e5m2fnuz", "uint4",    "int4",         "float4e2m1",     "float8e8m0",
-                                         "uint2",          "int2",     "float6e2m3",   "float6e3m2"};
-  return known(dtype) ? kNames[static_cast<size_t>(dtype)] : std::string_view("?");
+  return known(dtype) ? kElementTypes[static_cast<size_t>(dtype)].name : std::string_view("?");
 }
 
 uint64_t tensor_bytes(DType dtype, std::span<const int64_t> shape) {

@@ -220,5 +220,5 @@ def test_refusals():
         library().infer_node("QLinearAdd", MS, 1, {}, [x, s, np.array(0, np.int8), x, s, z, s, z])
     with pytest.raises(error, match="axis"):
         library().infer_node("QLinearConcat", MS, 1, {}, [s, z, x, s, z])
-    with pytest.raises(error, match="differ in axis 0"):
+    with pytest.raises(error, match="differs from .* outside axis 1"):
         library().infer_node("QLinearConcat", MS, 1, {"axis": 1}, [s, z, x, s, z, np.zeros((3, 3), np.uint8), s, z])

@@ -32,6 +32,45 @@ struct Absorbed {
   int32_t aw;
 };
 
+/// The loops of a GEMM by dense kernels.
+struct DenseNests {
+  Nest<3> weights;  // INP, WGT, ACC: outer loops that move the weights
+  Nest<2> rows;     // INP, ACC: the other outer loops
+  Nest<2> steps;    // INP, WGT: the reduction
+};
+
+DenseNests dense_nests(const isa::Gemm& g) {
+  const int outer = isa::kLoops - g.reduce;
+  Extents extent{};
+  Strides inp_stride{}, wgt_stride{}, acc_stride{};
+  int weight_loops = 0;
+  int loops = 0;
+  for (const bool moves : {true, false}) {
+    for (int k = 0; k < outer; ++k) {
+      if ((g.extent[k] > 1 && g.wgt_stride[k] != 0) != moves) continue;
+      extent[loops] = g.extent[k];
+      inp_stride[loops] = g.inp_stride[k];
+      wgt_stride[loops] = g.wgt_stride[k];
+      acc_stride[loops] = g.acc_stride[k];
+      ++loops;
+      if (moves) ++weight_loops;
+    }
+  }
+  return {make_nest(0, weight_loops, extent, inp_stride, wgt_stride, acc_stride),
+          make_nest(weight_loops, outer - weight_loops, extent, inp_stride, acc_stride),
+          make_nest(outer, g.reduce, g.extent, g.inp_stride, g.wgt_stride)};
+}
+
+/// What dense kernels see of one instruction.
+struct DenseView {
+  size_t steps;                 // of the reduction
+  int32_t lowest_step;          // the lowest entry of INP among them, relative to the first
+  size_t first_inp, inp_count;  // entries of INP that are touched
+  const uint8_t* x;             // X of these
+  uint32_t zx, zw;              // zero points relative to X and W
+  size_t row_bytes, inp_entry_bytes, acc_entry_bytes;
+};
+
 }  // namespace
 
 struct GemmUnit::State {
@@ -80,10 +119,18 @@ struct GemmUnit::State {
   std::vector<int32_t> row_correction, step_wgt, row_inp, step_inp, tap_step;
   AlignedVector<uint32_t> tap_weights;
   std::vector<uint64_t> seen;
+  std::vector<uint32_t> lane_sums;
+  std::vector<int32_t> lane_correction;
 
   void pack(size_t entry, bool is_unsigned);
   const uint8_t* store_inp(const isa::Gemm& g, size_t first, size_t count, int32_t ax);
   bool may_reorder(const isa::Gemm& g);
+  int32_t list_steps(const Nest<2>& nest, size_t inp_entry_bytes);
+  void list_rows(const Nest<2>& nest, size_t acc_entry_bytes);
+  void sum_inp(const DenseView& v);
+  void take_weights(const DenseView& v, int32_t wgt, bool is_unsigned);
+  void take_rows(const DenseView& v, int32_t inp);
+  void run_blocks(DenseCall& call, uint32_t acc_at);
   bool run_dense(const isa::Gemm& g);
   bool run_depthwise(const isa::Gemm& g);
 };
@@ -160,145 +207,149 @@ bool GemmUnit::State::may_reorder(const isa::Gemm& g) {
   return distinct;
 }
 
-/// False when the nest needs the portable loops.
-bool GemmUnit::State::run_dense(const isa::Gemm& g) {
-  if (dense.run == nullptr) return false;
-  const int outer = isa::kLoops - g.reduce;
-  // Loops that move the weights come first.
-  Extents extent{};
-  Strides inp_stride{}, wgt_stride{}, acc_stride{};
-  int weight_loops = 0;
-  int loops = 0;
-  for (const bool moves : {true, false}) {
-    for (int k = 0; k < outer; ++k) {
-      if ((g.extent[k] > 1 && g.wgt_stride[k] != 0) != moves) continue;
-      extent[loops] = g.extent[k];
-      inp_stride[loops] = g.inp_stride[k];
-      wgt_stride[loops] = g.wgt_stride[k];
-      acc_stride[loops] = g.acc_stride[k];
-      ++loops;
-      if (moves) ++weight_loops;
-    }
-  }
-  const auto weight_nest = make_nest(0, weight_loops, extent, inp_stride, wgt_stride, acc_stride);
-  const auto row_nest = make_nest(weight_loops, outer - weight_loops, extent, inp_stride, acc_stride);
-  const auto step_nest = make_nest(outer, g.reduce, g.extent, g.inp_stride, g.wgt_stride);
-  const uint64_t steps = step_nest.iterations();
-  const uint64_t row_entries = row_nest.iterations();
-  if (steps > kMaxSteps || row_entries > kMaxRowsListed || !may_reorder(g)) return false;
-
-  const isa::Operand inp_range = isa::effects(g, config).operands[0];
-  const auto first_inp = static_cast<size_t>(inp_range.lowest);
-  const size_t inp_count = static_cast<size_t>(inp_range.highest - inp_range.lowest) + 1;
-  const Absorbed absorbed =
-      dense.bytes ? Absorbed{g.inp_unsigned ? 0 : -128, g.wgt_unsigned ? 128 : 0} : Absorbed{g.inp_zero, 0};
-  const auto zx = static_cast<uint32_t>(g.inp_zero - absorbed.ax);
-  const auto zw = static_cast<uint32_t>(g.wgt_zero - absorbed.aw);
-  const uint8_t* x = store_inp(g, first_inp, inp_count, absorbed.ax);
-  const size_t row_bytes = block_in * (dense.bytes ? 1 : 2);
-  const size_t inp_entry_bytes = batch * row_bytes;
-  const size_t acc_entry_bytes = batch * block_out * 4;
-
-  // Entry offsets may be negative relative to the first; offsets in bytes wrap modulo 2^32 and cancel in their sums,
-  // which are kept below 2^32: they address X relative to the lowest entry touched.
+/// Steps of the reduction. Entry offsets may be negative relative to the first; offsets in bytes wrap modulo 2^32 and
+/// cancel in their sums, which are kept below 2^32: they address X relative to the lowest entry touched, which is
+/// returned.
+int32_t GemmUnit::State::list_steps(const Nest<2>& nest, size_t inp_entry_bytes) {
   step_inp.clear();
   step_wgt.clear();
-  int32_t lowest_step = 0;
-  for_each_iteration(step_nest, {0, 0}, [&](const std::array<int32_t, 2>& at) {
+  int32_t lowest = 0;
+  for_each_iteration(nest, {0, 0}, [&](const std::array<int32_t, 2>& at) {
     step_inp.push_back(at[0]);
     step_wgt.push_back(at[1]);
-    lowest_step = std::min(lowest_step, at[0]);
+    lowest = std::min(lowest, at[0]);
   });
+  const size_t steps = step_inp.size();
   step_x.resize(steps);
+  step_w.resize(steps);
   for (size_t t = 0; t < steps; ++t) {
-    step_x[t] = static_cast<uint32_t>(static_cast<size_t>(step_inp[t] - lowest_step) * inp_entry_bytes);
+    step_x[t] = static_cast<uint32_t>(static_cast<size_t>(step_inp[t] - lowest) * inp_entry_bytes);
   }
+  return lowest;
+}
+
+/// Rows of results, at the first position of the weights.
+void GemmUnit::State::list_rows(const Nest<2>& nest, size_t acc_entry_bytes) {
   row_inp.clear();
   row_acc.clear();
-  for_each_iteration(row_nest, {0, 0}, [&](const std::array<int32_t, 2>& at) {
+  for_each_iteration(nest, {0, 0}, [&](const std::array<int32_t, 2>& at) {
     for (size_t b = 0; b < batch; ++b) {
       row_inp.push_back(at[0]);
       row_acc.push_back(static_cast<uint32_t>(at[1]) * static_cast<uint32_t>(acc_entry_bytes) +
                         static_cast<uint32_t>(b * block_out * 4));
     }
   });
-  const size_t rows = row_inp.size();
-  row_x.resize(rows);
-  row_correction.assign(rows, 0);
-  if (zw != 0) {
-    inp_sums.resize(inp_count * batch);
-    for (size_t r = 0; r < inp_sums.size(); ++r) {
-      int32_t sum = 0;
-      if (dense.bytes) {
-        const uint8_t* p = x + r * block_in;
-        for (size_t k = 0; k < block_in; ++k) sum += p[k];
-      } else {
-        const auto* p = reinterpret_cast<const int16_t*>(x) + r * block_in;
-        for (size_t k = 0; k < block_in; ++k) sum += p[k];
-      }
-      inp_sums[r] = sum;
+  row_x.resize(row_inp.size());
+  row_correction.assign(row_inp.size(), 0);
+}
+
+/// Sums of X over BLOCK_IN.
+void GemmUnit::State::sum_inp(const DenseView& v) {
+  inp_sums.resize(v.inp_count * batch);
+  for (size_t r = 0; r < inp_sums.size(); ++r) {
+    int32_t sum = 0;
+    if (dense.bytes) {
+      const uint8_t* p = v.x + r * block_in;
+      for (size_t k = 0; k < block_in; ++k) sum += p[k];
+    } else {
+      const auto* p = reinterpret_cast<const int16_t*>(v.x) + r * block_in;
+      for (size_t k = 0; k < block_in; ++k) sum += p[k];
+    }
+    inp_sums[r] = sum;
+  }
+}
+
+/// The panels of the steps' weights from entry `wgt` on, and what they add to every sum.
+void GemmUnit::State::take_weights(const DenseView& v, int32_t wgt, bool is_unsigned) {
+  std::fill(lane_sums.begin(), lane_sums.end(), 0u);
+  for (size_t t = 0; t < v.steps; ++t) {
+    const auto entry = static_cast<size_t>(wgt + step_wgt[t]);
+    pack(entry, is_unsigned);
+    step_w[t] = static_cast<uint32_t>(entry * entry_bytes);
+    const int32_t* sums = panel_sums.data() + entry * lane_groups * panel_lanes;
+    for (size_t l = 0; l < lane_sums.size(); ++l) lane_sums[l] += static_cast<uint32_t>(sums[l]);
+  }
+  const auto n = static_cast<uint32_t>(v.steps * block_in);
+  for (size_t l = 0; l < lane_sums.size(); ++l) {
+    lane_correction[l] = static_cast<int32_t>(n * v.zx * v.zw - v.zx * lane_sums[l]);
+  }
+}
+
+/// The rows' places in X from entry `inp` on, and what they add to every sum.
+void GemmUnit::State::take_rows(const DenseView& v, int32_t inp) {
+  for (size_t r = 0; r < row_inp.size(); ++r) {
+    const auto entry = static_cast<size_t>(inp + row_inp[r] + v.lowest_step) - v.first_inp;
+    row_x[r] = static_cast<uint32_t>(entry * v.inp_entry_bytes + r % batch * v.row_bytes);
+    if (v.zw == 0) continue;
+    uint32_t sum = 0;
+    const int32_t base = inp + row_inp[r] - static_cast<int32_t>(v.first_inp);
+    for (size_t t = 0; t < v.steps; ++t) {
+      sum += static_cast<uint32_t>(inp_sums[static_cast<size_t>(base + step_inp[t]) * batch + r % batch]);
+    }
+    row_correction[r] = static_cast<int32_t>(0 - v.zw * sum);
+  }
+}
+
+/// All rows by all lanes, in blocks of nearly equal size, so that none is left with a single row.
+void GemmUnit::State::run_blocks(DenseCall& call, uint32_t acc_at) {
+  const size_t rows = row_inp.size(), blocks = (rows + kMaxRows - 1) / kMaxRows;
+  std::array<uint32_t, kMaxRows> block_acc{};
+  uint8_t* acc = scratchpads.bytes(isa::Space::kAcc).data();
+  for (size_t group = 0; group < lane_groups; ++group) {
+    call.w = panels.data() + group * panel_bytes;
+    call.lanes = static_cast<int>(std::min(panel_lanes, block_out - group * panel_lanes));
+    call.lane_correction = lane_correction.data() + group * panel_lanes;
+    call.acc = acc + group * panel_lanes * 4;
+    for (size_t block = 0; block < blocks; ++block) {
+      const size_t first = block * rows / blocks;
+      const size_t end = (block + 1) * rows / blocks;
+      call.row_x = row_x.data() + first;
+      call.row_correction = row_correction.data() + first;
+      for (size_t r = first; r < end; ++r) block_acc[r - first] = acc_at + row_acc[r];
+      call.row_acc = block_acc.data();
+      dense.run(call, static_cast<int>(end - first));
     }
   }
-  const auto n = static_cast<uint32_t>(steps * block_in);
-  const size_t blocks = (rows + kMaxRows - 1) / kMaxRows;
-  step_w.resize(steps);
-  std::vector<uint32_t> lane_sums(lane_groups * panel_lanes);
-  std::vector<int32_t> lane_correction(lane_groups * panel_lanes + kMaxLanes);
-  std::vector<uint32_t> block_acc(kMaxRows);
-  int32_t rows_valid_for = INT32_MIN;  // the INP entry that row_x and row_correction belong to
+}
+
+/// False when the nest needs the portable loops.
+bool GemmUnit::State::run_dense(const isa::Gemm& g) {
+  if (dense.run == nullptr) return false;
+  const DenseNests nests = dense_nests(g);
+  if (nests.steps.iterations() > kMaxSteps || nests.rows.iterations() > kMaxRowsListed || !may_reorder(g)) return false;
+
+  const isa::Operand inp_range = isa::effects(g, config).operands[0];
+  const Absorbed absorbed =
+      dense.bytes ? Absorbed{g.inp_unsigned ? 0 : -128, g.wgt_unsigned ? 128 : 0} : Absorbed{g.inp_zero, 0};
+  DenseView v{};
+  v.steps = static_cast<size_t>(nests.steps.iterations());
+  v.first_inp = static_cast<size_t>(inp_range.lowest);
+  v.inp_count = static_cast<size_t>(inp_range.highest - inp_range.lowest) + 1;
+  v.x = store_inp(g, v.first_inp, v.inp_count, absorbed.ax);
+  v.zx = static_cast<uint32_t>(g.inp_zero - absorbed.ax);
+  v.zw = static_cast<uint32_t>(g.wgt_zero - absorbed.aw);
+  v.row_bytes = block_in * (dense.bytes ? 1 : 2);
+  v.inp_entry_bytes = batch * v.row_bytes;
+  v.acc_entry_bytes = batch * block_out * 4;
+  v.lowest_step = list_steps(nests.steps, v.inp_entry_bytes);
+  list_rows(nests.rows, v.acc_entry_bytes);
+  if (v.zw != 0) sum_inp(v);
+  lane_sums.assign(lane_groups * panel_lanes, 0);
+  lane_correction.assign(lane_groups * panel_lanes + kMaxLanes, 0);
 
   DenseCall call;
-  call.x = x;
+  call.x = v.x;
   call.step_x = step_x.data();
   call.step_w = step_w.data();
-  call.steps = steps;
+  call.steps = v.steps;
   call.groups = static_cast<int>(broadcast_groups);
   call.accumulate = g.accumulate;
-
-  for_each_iteration(weight_nest, {g.inp_addr, g.wgt_addr, g.acc_addr}, [&](const std::array<int32_t, 3>& at) {
-    std::fill(lane_sums.begin(), lane_sums.end(), 0u);
-    for (size_t t = 0; t < steps; ++t) {
-      const auto entry = static_cast<size_t>(at[1] + step_wgt[t]);
-      pack(entry, g.wgt_unsigned);
-      step_w[t] = static_cast<uint32_t>(entry * entry_bytes);
-      const int32_t* sums = panel_sums.data() + entry * lane_groups * panel_lanes;
-      for (size_t l = 0; l < lane_sums.size(); ++l) lane_sums[l] += static_cast<uint32_t>(sums[l]);
-    }
-    for (size_t l = 0; l < lane_sums.size(); ++l) {
-      lane_correction[l] = static_cast<int32_t>(n * zx * zw - zx * lane_sums[l]);
-    }
-    if (at[0] != rows_valid_for) {
-      rows_valid_for = at[0];
-      for (size_t r = 0; r < rows; ++r) {
-        const auto entry = static_cast<size_t>(at[0] + row_inp[r] + lowest_step) - first_inp;
-        row_x[r] = static_cast<uint32_t>(entry * inp_entry_bytes + r % batch * row_bytes);
-        if (zw == 0) continue;
-        uint32_t sum = 0;
-        const int32_t base = at[0] + row_inp[r] - static_cast<int32_t>(first_inp);
-        for (size_t t = 0; t < steps; ++t) {
-          sum += static_cast<uint32_t>(inp_sums[static_cast<size_t>(base + step_inp[t]) * batch + r % batch]);
-        }
-        row_correction[r] = static_cast<int32_t>(0 - zw * sum);
-      }
-    }
-    const auto acc_at = static_cast<uint32_t>(at[2]) * static_cast<uint32_t>(acc_entry_bytes);
-    uint8_t* acc = scratchpads.bytes(isa::Space::kAcc).data();
-    for (size_t group = 0; group < lane_groups; ++group) {
-      call.w = panels.data() + group * panel_bytes;
-      call.lanes = static_cast<int>(std::min(panel_lanes, block_out - group * panel_lanes));
-      call.lane_correction = lane_correction.data() + group * panel_lanes;
-      call.acc = acc + group * panel_lanes * 4;
-      // Blocks of nearly equal size, so that none is left with a single row.
-      for (size_t block = 0; block < blocks; ++block) {
-        const size_t first = block * rows / blocks;
-        const size_t end = (block + 1) * rows / blocks;
-        call.row_x = row_x.data() + first;
-        call.row_correction = row_correction.data() + first;
-        for (size_t r = first; r < end; ++r) block_acc[r - first] = acc_at + row_acc[r];
-        call.row_acc = block_acc.data();
-        dense.run(call, static_cast<int>(end - first));
-      }
-    }
+  int32_t rows_valid_for = INT32_MIN;  // the INP entry that row_x and row_correction belong to
+  for_each_iteration(nests.weights, {g.inp_addr, g.wgt_addr, g.acc_addr}, [&](const std::array<int32_t, 3>& at) {
+    take_weights(v, at[1], g.wgt_unsigned);
+    if (at[0] != rows_valid_for) take_rows(v, at[0]);
+    rows_valid_for = at[0];
+    run_blocks(call, static_cast<uint32_t>(at[2]) * static_cast<uint32_t>(v.acc_entry_bytes));
   });
   return true;
 }

@@ -239,14 +239,20 @@ void DramController::clock_banks(const Request& asked) {
   }
 }
 
-/// What the multiplexer takes of the active bank. It has an arbiter for data and, where a cycle has several clocks of
-/// the DRAM, another one for rows; each needs a cycle to turn to another bank.
-DramController::Chosen DramController::choose() {
+/// What the active bank wants, beside the refresh, and whether it is in the multiplexer's direction.
+DramController::Chosen DramController::wish() const {
   Chosen c;
   c.refreshed = refresh_ == Refresh::kRuns && now_ == refresh_over_;
   c.refresh = refresh_ == Refresh::kWaits || (refresh_ == Refresh::kRuns && !c.refreshed);
   c.kind = wanted(c.refresh);
   c.matches = (c.kind == Kind::kRead && mux_ == Mux::kRead) || (c.kind == Kind::kWrite && mux_ == Mux::kWrite);
+  return c;
+}
+
+/// What the multiplexer takes of the active bank. It has an arbiter for data and, where a cycle has several clocks of
+/// the DRAM, another one for rows; each needs a cycle to turn to another bank.
+DramController::Chosen DramController::choose() {
+  Chosen c = wish();
   const bool moves = mux_ == Mux::kRead || mux_ == Mux::kWrite;
   const bool columns_free = column_over_ <= now_;
   const bool row_free = c.kind != Kind::kActivate || (activate_over_ <= now_ && window_free_);

@@ -143,6 +143,7 @@ class DramController {
 
   Kind wanted(bool refresh) const;
   void clock_banks(const Request& asked);
+  Chosen wish() const;
   Chosen choose();
   void count(const Chosen& chosen);
   bool others_rest();

@@ -84,6 +84,34 @@ void DramModel::write_beat(Burst& burst, const uint8_t* data, uint64_t strobe) {
   ++write_beats_;
 }
 
+/// The beat in front of the reads has been taken.
+void DramModel::end_read() {
+  Burst& burst = reads_.front();
+  burst.address += static_cast<uint64_t>(options_.beat_bytes);
+  ++read_beats_;
+  r_offered_ = false;
+  if (--burst.beats == 0) reads_.pop_front();
+}
+
+/// The response in front has been taken.
+void DramModel::end_response() {
+  responses_.pop_front();
+  b_offered_ = false;
+}
+
+/// Beats that came before their burst was accepted go into the storage once it is.
+void DramModel::write_early_beats() {
+  while (!early_.empty() && !writes_.empty()) {
+    Burst& burst = writes_.front();
+    write_beat(burst, early_.front().data.data(), early_.front().strobe);
+    early_.pop_front();
+    if (burst.beats == 0) {
+      responses_.push_back(burst);
+      writes_.pop_front();
+    }
+  }
+}
+
 /// The controller says when; data move here.
 const DramOutputs& DramModel::controlled_cycle(const DramInputs& inputs) {
   DramOutputs& out = outputs_;
@@ -111,17 +139,8 @@ const DramOutputs& DramModel::controlled_cycle(const DramInputs& inputs) {
   in.b_ready = inputs.b_ready && out.b_valid;
   controller_->clock(in);
 
-  if (in.b_ready) {
-    responses_.pop_front();
-    b_offered_ = false;
-  }
-  if (in.r_ready) {
-    Burst& burst = reads_.front();
-    burst.address += static_cast<uint64_t>(options_.beat_bytes);
-    ++read_beats_;
-    r_offered_ = false;
-    if (--burst.beats == 0) reads_.pop_front();
-  }
+  if (in.b_ready) end_response();
+  if (in.r_ready) end_read();
   if (in.ar_valid) reads_.push_back({inputs.ar_address, inputs.ar_beats, 0, false});
   if (in.w_valid) {
     Beat& beat = early_.emplace_back();
@@ -129,21 +148,13 @@ const DramOutputs& DramModel::controlled_cycle(const DramInputs& inputs) {
     beat.strobe = inputs.w_strobe;
   }
   if (inputs.aw_valid && out.aw_ready) writes_.push_back({inputs.aw_address, inputs.aw_beats, 0, false});
-  while (!early_.empty() && !writes_.empty()) {
-    Burst& burst = writes_.front();
-    write_beat(burst, early_.front().data.data(), early_.front().strobe);
-    early_.pop_front();
-    if (burst.beats == 0) {
-      responses_.push_back(burst);
-      writes_.pop_front();
-    }
-  }
+  write_early_beats();
   ++now_;
   return out;
 }
 
-const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
-  if (controller_) return controlled_cycle(inputs);
+/// What moves in a cycle of the ideal DRAM: at most one of a read and a write.
+void DramModel::offer_ideal(const DramInputs& inputs) {
   DramOutputs& out = outputs_;
   out.ar_ready = reads_.size() < static_cast<size_t>(options_.reads_in_flight) && !refused();
   out.aw_ready = writes_.size() + responses_.size() < static_cast<size_t>(options_.writes_in_flight) && !refused();
@@ -161,12 +172,14 @@ const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
   if (!b_offered_) b_offered_ = !responses_.empty() && responses_.front().ready_cycle <= now_ && !refused();
   out.b_valid = b_offered_;
   out.b_error = b_offered_ && responses_.front().error;
+}
 
-  if (out.b_valid && inputs.b_ready) {
-    responses_.pop_front();
-    b_offered_ = false;
-  }
-  if (write) {
+const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
+  if (controller_) return controlled_cycle(inputs);
+  DramOutputs& out = outputs_;
+  offer_ideal(inputs);
+  if (out.b_valid && inputs.b_ready) end_response();
+  if (out.w_ready) {
     Burst& burst = writes_.front();
     write_beat(burst, inputs.w_data, inputs.w_strobe);
     budget_ -= options_.beat_bytes;
@@ -176,14 +189,10 @@ const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
       writes_.pop_front();
     }
   }
-  if (read && inputs.r_ready) {
-    Burst& burst = reads_.front();
-    burst.address += static_cast<uint64_t>(options_.beat_bytes);
+  if (out.r_valid && inputs.r_ready) {
     budget_ -= options_.beat_bytes;
-    ++read_beats_;
     read_turn_ = false;
-    r_offered_ = false;
-    if (--burst.beats == 0) reads_.pop_front();
+    end_read();
   }
   const uint64_t ready = now_ + static_cast<uint64_t>(options_.latency_cycles);
   if (inputs.ar_valid && out.ar_ready) reads_.push_back({inputs.ar_address, inputs.ar_beats, ready, false});

@@ -109,7 +109,11 @@ class DramModel {
     return options_.pressure_percent > 0 && static_cast<int>(random_() % 100) < options_.pressure_percent;
   }
   const DramOutputs& controlled_cycle(const DramInputs& inputs);
+  void offer_ideal(const DramInputs& inputs);
   void offer_read();
+  void end_read();
+  void end_response();
+  void write_early_beats();
   void write_beat(Burst& burst, const uint8_t* data, uint64_t strobe);
   bool fails(const std::vector<Range>& errors, uint64_t address) const;
   uint8_t* host(uint64_t address) const;

@@ -260,6 +260,51 @@ void AluWalk::skip(uint64_t count) {
   for (uint64_t n = vectors - window; n < vectors; ++n) write(destinations.next(), end(n) + form_.latency);
 }
 
+/// Whether a read of INP is refused in this cycle: the ALU's own writes come first, then what LOAD wants, also what it
+/// has not got for them.
+bool AluWalk::inp_refuses(Cycle at, double load_share) {
+  owed_ = std::min(owed_ + load_share, kOwed);
+  for (const Write& write : writes_)
+    if (write.at == at && write.space == isa::AluSpace::kInp) return true;
+  if (owed_ < 1) return false;
+  owed_ -= 1;
+  return true;
+}
+
+/// The cycle of the write that an issue's reads have to wait for; nothing where there is none.
+std::optional<Cycle> AluWalk::awaited_write(Cycle at, bool reads_source, bool reads_second) {
+  if (reads_source) {
+    const Cycle written_at = written(alu_.src, static_cast<int32_t>(source_));
+    if (written_at >= at) return written_at;
+  }
+  if (reads_second) {
+    const Cycle written_at = written(isa::AluSpace::kOut, static_cast<int32_t>(other_));
+    if (written_at >= at) return written_at;
+  }
+  return std::nullopt;
+}
+
+/// The issue of part `part` of a vector takes place in this cycle.
+void AluWalk::issue(Cycle at, uint64_t part) {
+  const bool end = part + 1 == form_.vector_issues;
+  if (!begun_) first_ = at;
+  begun_ = true;
+  last_ = at;
+  ++issued_;
+  if (form_.pause == 0) {
+    if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
+  } else if (end) {
+    const bool waited = !out_reads_.empty() && out_reads_.back().to >= at;
+    reads(out_reads_, at + 1 - std::min<Cycle>(at, form_.vector_issues), at, waited ? 1 : out_share());
+  }
+  if (end) {
+    add(ends_, at, 1, form_.vector_issues);
+    write(static_cast<int32_t>(target_), at + form_.latency);
+    if (form_.second) occupied_ = at + turns_;
+  }
+  if (!(form_.split && part + 2 == form_.vector_issues)) move_on();
+}
+
 /// One cycle, with or without an issue.
 void AluWalk::cycle(double load_share) {
   const Cycle at = next_++;
@@ -280,20 +325,13 @@ void AluWalk::cycle(double load_share) {
   const auto until = [&](Cycle cycle) {
     if (!stepping) next_ = std::max(next_, cycle);
   };
-  // A read that waits for a write keeps STORE away from OUT, and so did the source in front of a second operand.
-  const auto hazard = [&](Cycle written_at) {
-    until(written_at + 1);
+  if (const auto written_at = awaited_write(at, !second_alone, end && form_.second)) {
+    until(*written_at + 1);
+    // A read that waits for a write keeps STORE away from OUT, and so did the source in front of a second operand.
     if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) {
       reads(out_reads_, at - (second_alone ? 1 : 0), next_ - 1, 1);
     }
-  };
-  if (!second_alone) {
-    const Cycle written_at = written(alu_.src, static_cast<int32_t>(source_));
-    if (written_at >= at) return hazard(written_at);
-  }
-  if (end && form_.second) {
-    const Cycle written_at = written(isa::AluSpace::kOut, static_cast<int32_t>(other_));
-    if (written_at >= at) return hazard(written_at);
+    return;
   }
   if (end && at + form_.latency <= last_at_) {
     early_ = true;
@@ -303,38 +341,13 @@ void AluWalk::cycle(double load_share) {
     until(acc_->after_reads(at));
     return refused_read(at, next_);
   }
-  if (!second_alone && reads_inp()) {
-    // The ALU's own writes come first, then what LOAD wants, also what it has not got for them; then the reads.
-    owed_ = std::min(owed_ + load_share, kOwed);
-    bool refuse = false;
-    for (const Write& write : writes_) refuse = refuse || (write.at == at && write.space == isa::AluSpace::kInp);
-    if (!refuse && owed_ >= 1) {
-      owed_ -= 1;
-      refuse = true;
-    }
-    if (refuse && form_.pause > 0) {
-      // STORE has groups waiting and does not notice OUT's port taken for a cycle where a pause is near.
-      ++port_stalls_;
-      return;
-    }
-    if (refuse) return refused_read(at, next_);
+  if (!second_alone && reads_inp() && inp_refuses(at, load_share)) {
+    if (form_.pause == 0) return refused_read(at, next_);
+    // STORE has groups waiting and does not notice OUT's port taken for a cycle where a pause is near.
+    ++port_stalls_;
+    return;
   }
-  if (!begun_) first_ = at;
-  begun_ = true;
-  last_ = at;
-  ++issued_;
-  if (form_.pause == 0) {
-    if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
-  } else if (end) {
-    const bool waited = !out_reads_.empty() && out_reads_.back().to >= at;
-    reads(out_reads_, at + 1 - std::min<Cycle>(at, form_.vector_issues), at, waited ? 1 : out_share());
-  }
-  if (end) {
-    add(ends_, at, 1, form_.vector_issues);
-    write(static_cast<int32_t>(target_), at + form_.latency);
-    if (form_.second) occupied_ = at + turns_;
-  }
-  if (!(form_.split && part + 2 == form_.vector_issues)) move_on();
+  issue(at, part);
 }
 
 void AluWalk::advance(Cycle limit, double load_share) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,9 @@ class AluWalk {
   double acc_share() const;
   void skip(uint64_t count);
   void cycle(double load_share);
+  bool inp_refuses(Cycle at, double load_share);
+  std::optional<Cycle> awaited_write(Cycle at, bool reads_source, bool reads_second);
+  void issue(Cycle at, uint64_t part);
   bool refused(Cycle at);
   static void add(std::vector<AluStretch>& stretches, Cycle last, uint64_t count, uint64_t pace);
   void refused_read(Cycle from, Cycle to);

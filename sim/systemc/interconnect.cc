@@ -97,12 +97,24 @@ Interconnect::Outputs Interconnect::outputs(size_t core) const {
   return out;
 }
 
+bool Interconnect::quiet(size_t core) const {
+  const Core& one = cores_[core];
+  const auto owns = [core](const Ring<Owner>& owners) {
+    for (const Owner& owner : owners) {
+      if (owner.core == core) return true;
+    }
+    return false;
+  };
+  return one.reads.empty() && one.writes.empty() && one.read_shapes.empty() && one.write_shapes.empty() &&
+         one.responses == 0 && sender_ != core && !owns(read_owners_) && !owns(write_owners_);
+}
+
 bool Interconnect::quiet() const {
-  return dram_.quiet() && read_owners_.empty() && write_owners_.empty() && sender_ == kNobody &&
-         std::all_of(cores_.begin(), cores_.end(), [](const Core& core) {
-           return core.reads.empty() && core.writes.empty() && core.read_shapes.empty() && core.write_shapes.empty() &&
-                  core.responses == 0;
-         });
+  if (!dram_.quiet() || !read_owners_.empty() || !write_owners_.empty() || sender_ != kNobody) return false;
+  for (size_t core = 0; core < cores_.size(); ++core) {
+    if (!quiet(core)) return false;
+  }
+  return true;
 }
 
 void Interconnect::clock() {
@@ -117,6 +129,7 @@ void Interconnect::clock() {
   in.w_valid = write_valid_;
   in.b_ready = true;
   const Outputs memory = dram_.cycle(in);
+  moved_ += memory.r_valid || (write_valid_ && memory.w_ready) ? 1 : 0;
   clock_reads(memory);
   clock_writes(memory);
 }
@@ -138,6 +151,7 @@ void Interconnect::clock_reads(const Outputs& memory) {
       if (last) core.read_shapes.pop_front();
     }
     core.read_words.clock(answered == k, pop);
+    core.refused = !core.reads.empty() && granted != k;
     core.read_room += pop ? 1 : 0;
     if (granted == k) {
       read_address_ = {true, core.reads.front()};
@@ -166,6 +180,7 @@ void Interconnect::clock_writes(const Outputs& memory) {
   if (answered != kNobody) write_owners_.pop_front();
   for (size_t k = 0; k < cores_.size(); ++k) {
     Core& core = cores_[k];
+    core.waited += core.refused || (core.whole > 0 && granted != k) ? 1 : 0;
     const bool fire = core.in.w_valid && outputs(k).w_ready;
     if (core.in.aw_valid) core.write_shapes.push_back(shape(core.in.aw_address, core.in.aw_beats));
     bool word = false;

@@ -61,11 +61,17 @@ class Interconnect {
   /// Ends the cycle.
   void clock();
 
+  /// Whether nothing of a core is under way.
+  bool quiet(size_t core) const;
   /// Whether nothing is under way; then up to quiet_cycles() cycles may be skipped.
   bool quiet() const;
   uint64_t quiet_cycles() const { return dram_.quiet_cycles(); }
   void skip(uint64_t cycles) { dram_.skip(cycles); }
   DramController::Counters dram_counters() const { return dram_.counters(); }
+  /// Cycles so far in which the shared bus moved a beat, and in which a burst of a core waited for its turn: the
+  /// registers `moved` and `waited` of isa/registers.toml, but for what is counted before the cores' first request.
+  uint64_t moved() const { return moved_; }
+  uint64_t waited(size_t core) const { return cores_[core].waited; }
 
  private:
   struct Request {
@@ -97,6 +103,8 @@ class Interconnect {
     uint32_t read_beat = 0, write_beat = 0;
     uint32_t whole = 0;  // writes that have come and are not granted
     uint32_t responses = 0;
+    uint64_t waited = 0;
+    bool refused = false;  // a read of it, in this cycle
     bool reads_wait() const { return !reads.empty() && read_room >= reads.front().words; }
   };
   /// A burst that memory answers.
@@ -134,6 +142,7 @@ class Interconnect {
   size_t sender_ = kNobody;           // whose write is on its way
   uint32_t sends_ = 0;                // words of it that have not left
   bool write_valid_ = false;          // a word on the shared bus
+  uint64_t moved_ = 0;
 };
 
 }  // namespace tessera::sim::systemc

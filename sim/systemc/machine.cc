@@ -67,7 +67,27 @@ std::vector<TimedResult> TimedMachine::run(std::span<const TimedRequest> cores) 
   check_timing(cores[0].timing, config());
   const std::lock_guard lock(kernel_mutex());
   if (functional_.size() == 1) return {the_chip().core().run(functional_[0], cores[0])};
-  return the_chip().run(functional_, cores);
+  std::vector<TimedResult> results(functional_.size());
+  const auto source = [&, first = true](std::vector<TimedEnd> ended, bool) mutable {
+    for (TimedEnd& end : ended) std::move(end.results.begin(), end.results.end(), results.begin());
+    std::vector<TimedJob> jobs(first ? 1 : 0);
+    for (TimedJob& job : jobs) {
+      job.requests.assign(cores.begin(), cores.end());
+      for (size_t k = 0; k < cores.size(); ++k) job.cores.push_back(k);
+    }
+    first = false;
+    return jobs;
+  };
+  const DramController::Counters dram = the_chip().run(functional_, cores[0].timing, cores[0].memory_address, source);
+  for (TimedResult& result : results) result.dram = dram;
+  return results;
+}
+
+void TimedMachine::run_jobs(const TimedSource& source, const DramOptions& timing, uint64_t memory_address) {
+  TESSERA_INVARIANT(functional_.size() > 1, "jobs run on a chip of several cores");
+  check_timing(timing, config());
+  const std::lock_guard lock(kernel_mutex());
+  the_chip().run(functional_, timing, memory_address, source);
 }
 
 }  // namespace tessera::sim::systemc

@@ -50,7 +50,28 @@ struct TimedResult {
   uint64_t macs = 0;
   std::array<UnitCounters, isa::kEngines + 1> units{};  // by isa::Unit
   DramController::Counters dram;                        // of a real DRAM
+  // Of a core of a chip, from its job's start to its end: cycles in which a burst of it waited for its turn on the
+  // shared bus, and in which the bus moved a beat, whoever's.
+  uint64_t bus_waited = 0;
+  uint64_t bus_moved = 0;
 };
+
+/// A program of its own on some cores of a chip, beside what others run.
+struct TimedJob {
+  uint64_t number = 0;                 // the caller's name for it
+  std::vector<size_t> cores;           // of the chip
+  std::vector<TimedRequest> requests;  // one for each of `cores`; without instructions that core does not start
+};
+
+/// A job that has ended: a result for each of its cores, in the job's order. Cycles count from the job's start.
+struct TimedEnd {
+  uint64_t number = 0;
+  std::vector<TimedResult> results;
+};
+
+/// Takes what has ended and whether others still run; gives what begins now, on cores on which nothing runs. It may
+/// wait: time stands still meanwhile.
+using TimedSource = std::function<std::vector<TimedJob>(std::vector<TimedEnd> ended, bool running)>;
 
 /// One NPU, or a chip of several. Scratchpads keep their contents from run to run. Any thread may run any machine; runs
 /// wait for one another.
@@ -66,6 +87,9 @@ class TimedMachine {
   /// The same on the cores of a chip, from core 0 on; one without instructions does not start. All have the DRAM,
   /// `timing` and `memory_address` of the first. Results are by core, of all cores: zeros where one has not run.
   std::vector<TimedResult> run(std::span<const TimedRequest> cores);
+  /// Jobs on the cores of a chip, until nothing runs and `source` gives nothing more. It is called whenever a job has
+  /// ended, and from time to time. All share the DRAM of `timing`, which begins at `memory_address`.
+  void run_jobs(const TimedSource& source, const DramOptions& timing, uint64_t memory_address);
   /// Scratchpads of a core and their contents.
   Machine& functional(size_t core = 0) { return functional_[core]; }
 

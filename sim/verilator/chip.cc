@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -17,10 +18,11 @@ namespace {
 
 namespace chip = isa::reg::chip;
 
-constexpr uint64_t kAlone = 4096;         // cycles before threads begin: short programs end earlier
-constexpr uint64_t kMostAlone = 1 << 20;  // behind threads that had to wait
-constexpr uint64_t kLate = 8;             // waits beyond which threads end
-constexpr uint64_t kLateEvery = 2000;     // where there was one in so many cycles
+constexpr uint64_t kAlone = 4096;           // cycles before threads begin: short programs end earlier
+constexpr uint64_t kMostAlone = 1 << 20;    // behind threads that had to wait
+constexpr uint64_t kLate = 8;               // waits beyond which threads end
+constexpr uint64_t kLateEvery = 2000;       // where there was one in so many cycles
+constexpr uint64_t kBetweenCalls = 200000;  // cycles, at most, between two calls of a source
 
 /// Waits for what another thread will say within a cycle; false: within its next slice of time.
 template <typename Condition>
@@ -43,6 +45,7 @@ bool wait_for(Condition&& condition) {
 RtlChip::RtlChip(const isa::MachineConfig& config, const TesseraRtlApi& api)
     : config_(config), api_(api), interconnect_(api.interconnect->create()) {
   for (int c = 0; c < config.cores; ++c) cores_.push_back(std::make_unique<RtlCore>(config, api));
+  awaited_ = {(uint32_t{1} << config.cores) - 1};
 }
 
 RtlChip::~RtlChip() { api_.interconnect->destroy(interconnect_); }
@@ -86,9 +89,17 @@ void RtlChip::clock(DramModel& dram) {
   turn_ = 1 - turn_;
 }
 
-bool RtlChip::idle(size_t turn) const {
+/// Whether all of the cores are idle, a bit each.
+bool RtlChip::idle(size_t turn, uint32_t cores) const {
   const auto& outputs = wires_[turn].outputs;
-  return std::all_of(outputs.begin(), outputs.begin() + config_.cores, [](const auto& p) { return p.idle != 0; });
+  for (size_t c = 0; c < cores_.size(); ++c) {
+    if ((cores >> c & 1) != 0 && outputs[c].idle == 0) return false;
+  }
+  return true;
+}
+
+bool RtlChip::idle(size_t turn) const {
+  return std::any_of(awaited_.begin(), awaited_.end(), [&](uint32_t cores) { return idle(turn, cores); });
 }
 
 bool RtlChip::advance(uint64_t limit, DramModel& dram) {
@@ -191,20 +202,63 @@ void RtlChip::start(const RtlChipRequest& request, DramModel& dram) {
     throw Error(ErrorCode::kInvalidArgument, "programs for " + std::to_string(request.cores.size()) + " cores; '" +
                                                  config_.name + "' has " + std::to_string(cores_.size()));
   }
-  uint32_t started = 0;
-  for (size_t c = 0; c < request.cores.size(); ++c) {
-    if (request.cores[c].instruction_count == 0) continue;
-    started |= 1U << c;
-    RtlRequest core;
-    core.program_address = request.cores[c].program_address;
-    core.instruction_count = request.cores[c].instruction_count;
-    core.bases = request.cores[c].bases;
-    core.window_first = request.window_first;
-    core.window_last = request.window_last;
-    write_request(registers(c, dram), core);
-  }
+  std::vector<size_t> numbers(request.cores.size());
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  const uint32_t started = write_programs(numbers, request.cores, request.window_first, request.window_last, dram);
+  awaited_ = {(uint32_t{1} << config_.cores) - 1};
   dram.restart();
   write_register(chip::kPage + chip::kStart, started << chip::kStartCoresLsb | chip::kStartClearMask, dram);
+}
+
+/// Writes all that programs begin with but their start. The cores that have one, a bit each.
+uint32_t RtlChip::write_programs(std::span<const size_t> numbers, std::span<const RtlChipProgram> programs,
+                                 uint64_t window_first, uint64_t window_last, DramModel& dram) {
+  uint32_t started = 0;
+  for (size_t k = 0; k < programs.size(); ++k) {
+    if (programs[k].instruction_count == 0) continue;
+    started |= uint32_t{1} << numbers[k];
+    RtlRequest core;
+    core.program_address = programs[k].program_address;
+    core.instruction_count = programs[k].instruction_count;
+    core.bases = programs[k].bases;
+    core.window_first = window_first;
+    core.window_last = window_last;
+    write_request(registers(numbers[k], dram), core);
+  }
+  return started;
+}
+
+void RtlChip::run_jobs(const RtlChipSource& source, uint64_t window_first, uint64_t window_last, DramModel& dram) {
+  struct Running {
+    RtlChipJob job;
+    uint32_t started = 0;
+  };
+  std::vector<Running> running;
+  dram.restart();
+  do {
+    std::vector<RtlChipEnd> ends;
+    std::erase_if(running, [&](Running& one) {
+      if (!idle(turn_, one.started)) return false;
+      RtlChipEnd& end = ends.emplace_back();
+      end.number = one.job.number;
+      for (const size_t core : one.job.cores) {
+        const bool ran = (one.started >> core & 1) != 0;
+        end.results.push_back(ran ? read_result(registers(core, dram)) : RtlResult{});
+      }
+      return true;
+    });
+    for (RtlChipJob& job : source(std::move(ends), !running.empty())) {
+      const uint32_t started = write_programs(job.cores, job.programs, window_first, window_last, dram);
+      uint32_t cleared = 0;
+      for (const size_t core : job.cores) cleared |= uint32_t{1} << core;
+      write_register(chip::kPage + chip::kStart, started << chip::kStartCoresLsb | cleared << chip::kStartClearLsb,
+                     dram);
+      running.push_back({std::move(job), started});
+    }
+    awaited_.clear();
+    for (const Running& one : running) awaited_.push_back(one.started);
+    if (!running.empty()) advance(kBetweenCalls, dram);
+  } while (!running.empty());
 }
 
 RtlChipResult RtlChip::run(const RtlChipRequest& request, DramModel& dram) {

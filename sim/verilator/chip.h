@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,23 @@ struct RtlChipRequest {
   uint64_t max_cycles = UINT64_MAX;
 };
 
+/// A program of its own on some cores, beside what the others run.
+struct RtlChipJob {
+  uint64_t number = 0;                   // the caller's name for it
+  std::vector<size_t> cores;             // of the chip
+  std::vector<RtlChipProgram> programs;  // one for each of `cores`; none is traced
+};
+
+/// A job that has ended: a result for each of its cores, in the job's order.
+struct RtlChipEnd {
+  uint64_t number = 0;
+  std::vector<RtlResult> results;
+};
+
+/// Takes what has ended and whether others still run; gives what begins now, on cores on which nothing runs. It may
+/// wait: time stands still meanwhile.
+using RtlChipSource = std::function<std::vector<RtlChipJob>(std::vector<RtlChipEnd> ended, bool running)>;
+
 struct RtlChipResult {
   std::vector<RtlResult> cores;  // by number; zeros where a core has no program
   uint64_t cycles = 0;           // to the last core's end
@@ -57,6 +75,10 @@ class RtlChip final : public RtlPins {
   /// Runs programs, all started in the same cycle, until each has ended. Faults are data in the result. Errors:
   /// kInvalidArgument for more programs than cores.
   RtlChipResult run(const RtlChipRequest& request, DramModel& dram);
+
+  /// Jobs until nothing runs and `source` gives nothing more. It is called whenever a job has ended, and from time to
+  /// time. The cycles in which the registers of a job's cores are written and read pass for the other cores, too.
+  void run_jobs(const RtlChipSource& source, uint64_t window_first, uint64_t window_last, DramModel& dram);
 
   /// The first half of run(): registers are written and the programs are started.
   void start(const RtlChipRequest& request, DramModel& dram);
@@ -84,6 +106,9 @@ class RtlChip final : public RtlPins {
   void cycle_interconnect(size_t turn, DramModel& dram);
   void clock(DramModel& dram) override;
   bool idle(size_t turn) const;
+  bool idle(size_t turn, uint32_t cores) const;
+  uint32_t write_programs(std::span<const size_t> numbers, std::span<const RtlChipProgram> programs,
+                          uint64_t window_first, uint64_t window_last, DramModel& dram);
   uint64_t advance_in_threads(uint64_t limit, DramModel& dram);
   std::vector<Trace> advance_traced(const RtlChipRequest& request, DramModel& dram);
   RtlRegisters registers(size_t core, DramModel& dram);
@@ -94,6 +119,7 @@ class RtlChip final : public RtlPins {
   void* interconnect_;
   std::array<Wires, 2> wires_;
   size_t turn_ = 0;
+  std::vector<uint32_t> awaited_;  // sets of cores, a bit each: advance() ends when those of one set are idle
   int threads_ = 1;
 };
 

@@ -155,31 +155,50 @@ class Maker {
     add(load, waits);
   }
 
-  void make_tile(Layer layer, bool load_weights) {
-    const int copy = tile_ % 2;
-    const auto has = [&](Extra extra) { return (layer.extra & extra) != 0; };
-    const bool depthwise = layer.kind == Kind::kDepthwise;
-    const bool square = config_.block_in == config_.block_out;
-    int kh = layer.kernel, kw = layer.kernel;
-    if (depthwise) {
-      kw = std::min(kw, config_.depthwise_taps());
-      kh = std::min(kh, config_.depthwise_taps() / kw);
+  int64_t half(isa::Space space) const { return std::max<int64_t>(1, config_.depth(space) / 2); }
+
+  /// A tile of a layer, and where it lies in the scratchpads, in entries.
+  struct Tile {
+    Layer layer;
+    int kh = 0, kw = 0;      // of the window
+    int in_h = 0, in_w = 0;  // of the image
+    int64_t outputs = 0;     // pixels of the result
+    int64_t inp = 0, wgt = 0, acc = 0, out = 0, param = 0;
+    int64_t chained = 0;  // in INP: results that the next layer reads
+
+    bool has(Extra extra) const { return (layer.extra & extra) != 0; }
+    bool depthwise() const { return layer.kind == Kind::kDepthwise; }
+    int64_t weights() const {
+      return depthwise() ? layer.out_blocks : int64_t{kh} * kw * layer.in_blocks * layer.out_blocks;
     }
-    const auto half = [&](isa::Space space) { return std::max<int64_t>(1, config_.depth(space) / 2); };
-    int in_h = 0, in_w = 0;
-    int64_t outputs = 0;
-    const auto fits = [&] {
+    void measure() {
       in_h = (layer.side - 1) * layer.stride + kh;
       in_w = (layer.side - 1) * layer.stride + kw;
       outputs = int64_t{layer.side} * layer.side;
-      const int64_t weights = depthwise ? layer.out_blocks : int64_t{kh} * kw * layer.in_blocks * layer.out_blocks;
-      const int64_t chained = has(kChain) ? outputs * layer.out_blocks : 0;
-      return int64_t{in_h} * in_w * layer.in_blocks + chained <= half(isa::Space::kInp) &&
-             weights <= half(isa::Space::kWgt) && outputs * layer.out_blocks <= half(isa::Space::kAcc) &&
-             outputs * layer.out_blocks <= half(isa::Space::kOut) &&
-             layer.out_blocks <= std::max<int64_t>(1, (config_.param_depth() - 1) / 2);
-    };
-    while (!fits()) {
+    }
+  };
+
+  /// Whether two copies go into the scratchpads.
+  bool fits(const Tile& t) const {
+    const Layer& layer = t.layer;
+    const int64_t chained = t.has(kChain) ? t.outputs * layer.out_blocks : 0;
+    return int64_t{t.in_h} * t.in_w * layer.in_blocks + chained <= half(isa::Space::kInp) &&
+           t.weights() <= half(isa::Space::kWgt) && t.outputs * layer.out_blocks <= half(isa::Space::kAcc) &&
+           t.outputs * layer.out_blocks <= half(isa::Space::kOut) &&
+           layer.out_blocks <= std::max<int64_t>(1, (config_.param_depth() - 1) / 2);
+  }
+
+  /// The layer's tile, shrunk until it fits; at its smallest add() leaves out what is outside.
+  Tile shrunk(const Layer& wanted) const {
+    Tile t;
+    t.layer = wanted;
+    t.kh = t.kw = wanted.kernel;
+    if (t.depthwise()) {
+      t.kw = std::min(t.kw, config_.depthwise_taps());
+      t.kh = std::min(t.kh, config_.depthwise_taps() / t.kw);
+    }
+    Layer& layer = t.layer;
+    for (t.measure(); !fits(t); t.measure()) {
       if (layer.side > 2) {
         --layer.side;
       } else if (layer.in_blocks > 1 || layer.out_blocks > 1) {
@@ -188,148 +207,176 @@ class Maker {
       } else if (layer.side > 1) {
         layer.side = 1;
       } else {
-        break;  // add() leaves out what is outside
+        break;
       }
     }
-    const int blocks = layer.in_blocks, out_blocks = layer.out_blocks;
-    const int64_t inp = copy * half(isa::Space::kInp), wgt = copy * half(isa::Space::kWgt);
-    const int64_t acc = copy * half(isa::Space::kAcc), out = copy * half(isa::Space::kOut);
-    const int64_t param = std::min<int64_t>(config_.param_depth() - 1, 1) + copy * ((config_.param_depth() - 1) / 2);
-    const int64_t chained = inp + int64_t{in_h} * in_w * blocks;
+    return t;
+  }
 
-    // Rows of an image that is wider than the tile; every third tile lies at its upper left corner.
-    const auto load_image = [&](isa::Space space, int64_t address, int h, int w, int n,
-                                std::initializer_list<Wait> waits) {
-      isa::Load load;
-      const int bytes = config_.entry_bytes(space) * n;
-      load.space = space;
-      load.dram_offset = static_cast<uint64_t>(activations_ + tile_ % 7 * config_.axi_bytes / 2);
-      load.length = static_cast<uint16_t>(std::min(bytes, 65535));
-      load.sp_addr = static_cast<uint32_t>(address * config_.entry_bytes(space));
-      const bool padded = space == isa::Space::kInp && kh > 1 && tile_ % 3 == 0;
-      const size_t loop =
-          padded ? 0 : 2;  // as a compiler does: innermost loops first, only padding wants the outer ones
-      load.extent[loop] = static_cast<uint16_t>(h);
-      load.extent[loop + 1] = static_cast<uint16_t>(w);
-      load.dram_stride[loop] = 2 * w * bytes;
-      load.sp_stride[loop] = w * bytes;
-      load.dram_stride[loop + 1] = load.sp_stride[loop + 1] = bytes;
-      if (padded) load.pad_before = load.pad_after = {1, 1};
-      load.pad_value = 3;
-      add(load, waits);
-    };
-    if (layer.kind == Kind::kPool) {
-      load_image(isa::Space::kOut, out, in_h, in_w, 1, {before(Engine::kStore), before(Engine::kAlu)});
-      make_pool(layer, in_w, out);
+  void make_tile(const Layer& layer, bool load_weights) {
+    const int copy = tile_ % 2;
+    Tile t = shrunk(layer);
+    t.inp = copy * half(isa::Space::kInp), t.wgt = copy * half(isa::Space::kWgt);
+    t.acc = copy * half(isa::Space::kAcc), t.out = copy * half(isa::Space::kOut);
+    t.param = std::min<int64_t>(config_.param_depth() - 1, 1) + copy * ((config_.param_depth() - 1) / 2);
+    t.chained = t.inp + int64_t{t.in_h} * t.in_w * t.layer.in_blocks;
+    if (t.layer.kind == Kind::kPool) {
+      load_image(t, isa::Space::kOut, t.out, t.in_h, t.in_w, 1, {before(Engine::kStore), before(Engine::kAlu)});
+      make_pool(t.layer, t.in_w, t.out);
     } else {
-      if (load_weights) {
-        const int64_t weights = depthwise ? out_blocks : int64_t{kh} * kw * blocks * out_blocks;
-        load_entries(isa::Space::kWgt, weights_, wgt, weights, {before(Engine::kGemm)});
-        load_entries(isa::Space::kParam, config_.param_entry_bytes(), param, out_blocks, {before(Engine::kAlu)});
-      }
-      load_image(isa::Space::kInp, inp, in_h, in_w, blocks, {before(Engine::kGemm)});
-      if (has(kResidual)) {
-        load_image(isa::Space::kOut, out, layer.side, layer.side, out_blocks,
-                   {before(Engine::kStore), before(Engine::kAlu)});
-      }
-
-      isa::Gemm gemm;
-      gemm.mode = depthwise ? isa::GemmMode::kDepthwise : isa::GemmMode::kDense;
-      gemm.inp_addr = static_cast<uint16_t>(inp);
-      gemm.wgt_addr = static_cast<uint16_t>(wgt);
-      gemm.acc_addr = static_cast<uint16_t>(acc);
-      gemm.inp_zero = 3;
-      gemm.inp_unsigned = true;
-      const int step = layer.stride * blocks, row = in_w * blocks;
-      const auto s16 = [](int64_t value) { return static_cast<int16_t>(value); };
-      const auto u16 = [](int64_t value) { return static_cast<uint16_t>(value); };
-      if (depthwise) {
-        gemm.reduce = 2;
-        gemm.extent = {1, u16(out_blocks), u16(layer.side), u16(layer.side), u16(kh), u16(kw)};
-        gemm.inp_stride = {0, 1, s16(layer.stride * row), s16(step), s16(row), s16(blocks)};
-        gemm.wgt_stride = {0, 1, 0, 0, 0, 0};
-        gemm.acc_stride = {0, s16(outputs), s16(layer.side), 1, 0, 0};
-      } else if (kh * kw == 1 && layer.stride == 1) {
-        gemm.reduce = 1;
-        gemm.extent = {1, 1, 1, u16(out_blocks), u16(outputs), u16(blocks)};
-        gemm.inp_stride = {0, 0, 0, 0, s16(blocks), 1};
-        gemm.wgt_stride = {0, 0, 0, s16(blocks), 0, 1};
-        gemm.acc_stride = {0, 0, 0, s16(outputs), 1, 0};
-      } else {
-        gemm.reduce = 3;
-        gemm.extent = {u16(out_blocks), u16(layer.side), u16(layer.side), u16(kh), u16(kw), u16(blocks)};
-        gemm.inp_stride = {0, s16(layer.stride * row), s16(step), s16(row), s16(blocks), 1};
-        gemm.wgt_stride = {s16(kh * kw * blocks), 0, 0, s16(kw * blocks), s16(blocks), 1};
-        gemm.acc_stride = {s16(outputs), s16(layer.side), 1, 0, 0, 0};
-      }
-      add(gemm, {now(Engine::kLoad), before(Engine::kAlu)});
-      if (has(kAccumulate)) {
-        gemm.accumulate = true;
-        add(gemm, {});
-      }
-
-      isa::Alu alu;
-      // Every other pair of tiles has the channels innermost: then each vector has other parameters.
-      const size_t pixel = tile_ % 4 < 2 ? 5 : 4, channel = 9 - pixel;
-      alu.extent[channel] = u16(out_blocks);
-      alu.extent[pixel] = u16(outputs);
-      alu.src = isa::AluSpace::kAcc;
-      alu.src_addr = u16(acc);
-      alu.src_stride[channel] = s16(outputs);
-      alu.src_stride[pixel] = 1;
-      alu.dst = isa::AluSpace::kOut;
-      alu.dst_addr = u16(out);
-      alu.dst_stride[channel] = 1;
-      alu.dst_stride[pixel] = s16(out_blocks);
-      alu.convert = true;
-      alu.param_addr = u16(param);
-      alu.param_loop = static_cast<uint8_t>(channel);
-      alu.low = 0;
-      alu.high = 255;
-      if (has(kResidual)) {
-        alu.low = -128;
-        alu.high = 127;
-        alu.second_op = isa::SecondOp::kAdd;
-        alu.second_addr = alu.dst_addr;
-        alu.second_stride = alu.dst_stride;
-      }
-      if (has(kTable)) alu.table_enable = alu.table_unsigned = true;
-      if (has(kChain) && square) {
-        isa::Alu inner = alu;
-        inner.dst = isa::AluSpace::kInp;
-        inner.dst_addr = u16(chained);
-        add(inner, {now(Engine::kGemm)});
-        isa::Alu border;  // zeros
-        border.src = border.dst = isa::AluSpace::kInp;
-        border.src_addr = border.dst_addr = u16(chained);
-        border.extent[5] = u16(layer.side);
-        border.dst_stride[5] = 1;
-        add(border, {});
-        gemm = {};
-        gemm.reduce = 1;
-        gemm.extent = {1, 1, 1, u16(out_blocks), u16(outputs), u16(out_blocks)};
-        gemm.inp_addr = u16(chained);
-        gemm.inp_stride = {0, 0, 0, 0, s16(out_blocks), 1};
-        gemm.wgt_addr = u16(wgt);
-        gemm.wgt_stride = {0, 0, 0, 0, 0, 1};
-        gemm.acc_addr = u16(acc);
-        gemm.acc_stride = {0, 0, 0, s16(outputs), 1, 0};
-        add(gemm, {now(Engine::kAlu)});
-      }
-      add(alu, {now(Engine::kGemm), now(Engine::kLoad), before(Engine::kStore)});
+      make_product(t, load_weights);
     }
+    store_results(t, copy);
+    ends_[copy] = signals_;
+  }
 
+  /// Rows of an image that is wider than the tile; every third tile lies at its upper left corner.
+  void load_image(const Tile& t, isa::Space space, int64_t address, int h, int w, int n,
+                  std::initializer_list<Wait> waits) {
+    isa::Load load;
+    const int bytes = config_.entry_bytes(space) * n;
+    load.space = space;
+    load.dram_offset = static_cast<uint64_t>(activations_ + tile_ % 7 * config_.axi_bytes / 2);
+    load.length = static_cast<uint16_t>(std::min(bytes, 65535));
+    load.sp_addr = static_cast<uint32_t>(address * config_.entry_bytes(space));
+    const bool padded = space == isa::Space::kInp && t.kh > 1 && tile_ % 3 == 0;
+    // As a compiler does: innermost loops first, only padding wants the outer ones.
+    const size_t loop = padded ? 0 : 2;
+    load.extent[loop] = static_cast<uint16_t>(h);
+    load.extent[loop + 1] = static_cast<uint16_t>(w);
+    load.dram_stride[loop] = 2 * w * bytes;
+    load.sp_stride[loop] = w * bytes;
+    load.dram_stride[loop + 1] = load.sp_stride[loop + 1] = bytes;
+    if (padded) load.pad_before = load.pad_after = {1, 1};
+    load.pad_value = 3;
+    add(load, waits);
+  }
+
+  static int16_t s16(int64_t value) { return static_cast<int16_t>(value); }
+  static uint16_t u16(int64_t value) { return static_cast<uint16_t>(value); }
+
+  /// The loads, the sums and their conversion.
+  void make_product(const Tile& t, bool load_weights) {
+    const int blocks = t.layer.in_blocks, out_blocks = t.layer.out_blocks, side = t.layer.side;
+    if (load_weights) {
+      load_entries(isa::Space::kWgt, weights_, t.wgt, t.weights(), {before(Engine::kGemm)});
+      load_entries(isa::Space::kParam, config_.param_entry_bytes(), t.param, out_blocks, {before(Engine::kAlu)});
+    }
+    load_image(t, isa::Space::kInp, t.inp, t.in_h, t.in_w, blocks, {before(Engine::kGemm)});
+    if (t.has(kResidual)) {
+      load_image(t, isa::Space::kOut, t.out, side, side, out_blocks, {before(Engine::kStore), before(Engine::kAlu)});
+    }
+    isa::Gemm gemm = sums(t);
+    add(gemm, {now(Engine::kLoad), before(Engine::kAlu)});
+    if (t.has(kAccumulate)) {
+      gemm.accumulate = true;
+      add(gemm, {});
+    }
+    const isa::Alu alu = conversion(t);
+    if (t.has(kChain) && config_.block_in == config_.block_out) chain(t, alu);
+    add(alu, {now(Engine::kGemm), now(Engine::kLoad), before(Engine::kStore)});
+  }
+
+  /// The products of all windows.
+  static isa::Gemm sums(const Tile& t) {
+    const int blocks = t.layer.in_blocks, out_blocks = t.layer.out_blocks, side = t.layer.side;
+    const int kh = t.kh, kw = t.kw, step = t.layer.stride * blocks, row = t.in_w * blocks;
+    isa::Gemm gemm;
+    gemm.mode = t.depthwise() ? isa::GemmMode::kDepthwise : isa::GemmMode::kDense;
+    gemm.inp_addr = u16(t.inp);
+    gemm.wgt_addr = u16(t.wgt);
+    gemm.acc_addr = u16(t.acc);
+    gemm.inp_zero = 3;
+    gemm.inp_unsigned = true;
+    if (t.depthwise()) {
+      gemm.reduce = 2;
+      gemm.extent = {1, u16(out_blocks), u16(side), u16(side), u16(kh), u16(kw)};
+      gemm.inp_stride = {0, 1, s16(t.layer.stride * row), s16(step), s16(row), s16(blocks)};
+      gemm.wgt_stride = {0, 1, 0, 0, 0, 0};
+      gemm.acc_stride = {0, s16(t.outputs), s16(side), 1, 0, 0};
+    } else if (kh * kw == 1 && t.layer.stride == 1) {
+      gemm.reduce = 1;
+      gemm.extent = {1, 1, 1, u16(out_blocks), u16(t.outputs), u16(blocks)};
+      gemm.inp_stride = {0, 0, 0, 0, s16(blocks), 1};
+      gemm.wgt_stride = {0, 0, 0, s16(blocks), 0, 1};
+      gemm.acc_stride = {0, 0, 0, s16(t.outputs), 1, 0};
+    } else {
+      gemm.reduce = 3;
+      gemm.extent = {u16(out_blocks), u16(side), u16(side), u16(kh), u16(kw), u16(blocks)};
+      gemm.inp_stride = {0, s16(t.layer.stride * row), s16(step), s16(row), s16(blocks), 1};
+      gemm.wgt_stride = {s16(kh * kw * blocks), 0, 0, s16(kw * blocks), s16(blocks), 1};
+      gemm.acc_stride = {s16(t.outputs), s16(side), 1, 0, 0, 0};
+    }
+    return gemm;
+  }
+
+  /// The sums become bytes.
+  isa::Alu conversion(const Tile& t) const {
+    isa::Alu alu;
+    // Every other pair of tiles has the channels innermost: then each vector has other parameters.
+    const size_t pixel = tile_ % 4 < 2 ? 5 : 4, channel = 9 - pixel;
+    alu.extent[channel] = u16(t.layer.out_blocks);
+    alu.extent[pixel] = u16(t.outputs);
+    alu.src = isa::AluSpace::kAcc;
+    alu.src_addr = u16(t.acc);
+    alu.src_stride[channel] = s16(t.outputs);
+    alu.src_stride[pixel] = 1;
+    alu.dst = isa::AluSpace::kOut;
+    alu.dst_addr = u16(t.out);
+    alu.dst_stride[channel] = 1;
+    alu.dst_stride[pixel] = s16(t.layer.out_blocks);
+    alu.convert = true;
+    alu.param_addr = u16(t.param);
+    alu.param_loop = static_cast<uint8_t>(channel);
+    alu.low = 0;
+    alu.high = 255;
+    if (t.has(kResidual)) {
+      alu.low = -128;
+      alu.high = 127;
+      alu.second_op = isa::SecondOp::kAdd;
+      alu.second_addr = alu.dst_addr;
+      alu.second_stride = alu.dst_stride;
+    }
+    if (t.has(kTable)) alu.table_enable = alu.table_unsigned = true;
+    return alu;
+  }
+
+  /// The results stay in INP, with zeros as a border, and a dense layer of one tap makes new sums of them.
+  void chain(const Tile& t, const isa::Alu& alu) {
+    const int out_blocks = t.layer.out_blocks;
+    isa::Alu inner = alu;
+    inner.dst = isa::AluSpace::kInp;
+    inner.dst_addr = u16(t.chained);
+    add(inner, {now(Engine::kGemm)});
+    isa::Alu border;
+    border.src = border.dst = isa::AluSpace::kInp;
+    border.src_addr = border.dst_addr = u16(t.chained);
+    border.extent[5] = u16(t.layer.side);
+    border.dst_stride[5] = 1;
+    add(border, {});
+    isa::Gemm gemm;
+    gemm.reduce = 1;
+    gemm.extent = {1, 1, 1, u16(out_blocks), u16(t.outputs), u16(out_blocks)};
+    gemm.inp_addr = u16(t.chained);
+    gemm.inp_stride = {0, 0, 0, 0, s16(out_blocks), 1};
+    gemm.wgt_addr = u16(t.wgt);
+    gemm.wgt_stride = {0, 0, 0, 0, 0, 1};
+    gemm.acc_addr = u16(t.acc);
+    gemm.acc_stride = {0, 0, 0, s16(t.outputs), 1, 0};
+    add(gemm, {now(Engine::kAlu)});
+  }
+
+  void store_results(const Tile& t, int copy) {
+    const int side = t.layer.side, bytes = config_.out_entry_bytes() * t.layer.out_blocks;
     isa::Store store;
-    const int bytes = config_.out_entry_bytes() * out_blocks;
     store.space = isa::Space::kOut;
     store.dram_offset = static_cast<uint64_t>(results_ + copy * config_.axi_bytes / 2);
     store.length = static_cast<uint16_t>(std::min(bytes, 65535));
-    store.sp_addr = static_cast<uint32_t>(out * config_.out_entry_bytes());
-    store.extent = {1, 1, static_cast<uint16_t>(layer.side), static_cast<uint16_t>(layer.side)};
-    store.dram_stride = {0, 0, 2 * layer.side * bytes, bytes};
-    store.sp_stride = {0, 0, layer.side * bytes, bytes};
+    store.sp_addr = static_cast<uint32_t>(t.out * config_.out_entry_bytes());
+    store.extent = {1, 1, u16(side), u16(side)};
+    store.dram_stride = {0, 0, 2 * side * bytes, bytes};
+    store.sp_stride = {0, 0, side * bytes, bytes};
     add(store, {now(Engine::kAlu)});
-    ends_[copy] = signals_;
   }
 
   /// The largest of each window, in place: behind the tile that has been loaded.

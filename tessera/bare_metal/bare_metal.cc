@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "compiler/cpu/code_facts.h"
+#include "driver/capabilities.h"
 #include "isa/generated/instructions.h"
 #include "isa/generated/registers.h"
 #include "isa/program/container.h"
@@ -188,11 +189,12 @@ class Writer {
     const auto require = [&](uint32_t offset, uint64_t value, std::string_view name) {
       text += "  {" + hexadecimal(offset) + ", " + number(value) + "u, " + c_string(name) + "},\n";
     };
+    const isa::MachineConfig& machine = options_.chip ? *options_.chip : artifact_.config;
     require(isa::reg::kMagic, isa::reg::kMagicReset, "magic");
     require(isa::reg::kIsaVersion, static_cast<uint64_t>(isa::kIsaVersion), "isa_version");
     for (const isa::ConfigKey& key : isa::config_keys())
       for (const isa::reg::Register& reg : isa::reg::kRegisters)
-        if (reg.parameter == key.name) require(reg.offset, static_cast<uint64_t>(key.get(artifact_.config)), key.name);
+        if (reg.parameter == key.name) require(reg.offset, driver::reported(key, machine), key.name);
     return text + "};\n\n";
   }
 

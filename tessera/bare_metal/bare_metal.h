@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,9 +31,10 @@ const Target& find_target(std::string_view name);
 struct Options {
   Target target;
   cpu::BareTarget processor;
-  std::string model;          // its name for people
-  bool library_math = false;  // functions that the runtime has not come from the C library
-  uint64_t rom = 0, ram = 0;  // bytes there are; 0: not known
+  std::string model;                       // its name for people
+  std::optional<isa::MachineConfig> chip;  // on whose core 0 the model runs
+  bool library_math = false;               // functions that the runtime has not come from the C library
+  uint64_t rom = 0, ram = 0;               // bytes there are; 0: not known
 };
 
 /// What a firmware needs, in bytes.

@@ -99,9 +99,8 @@ uint64_t tables(const program::Artifact& artifact, uint64_t pointer) {
   return bytes;
 }
 
-}  // namespace
-
-Footprint footprint(const program::Artifact& artifact, const Options& options) {
+/// One plan, which runs straight, of tensors that do not grow, with CPU code for the processor.
+void check_form(const program::Artifact& artifact, const Options& options) {
   if (artifact.growth.room > 0)
     refuse("a decoder whose past grows has dynamic shapes; compile it for one length with --shape");
   if (artifact.plans.empty() || artifact.plans.size() > 1) {
@@ -120,6 +119,12 @@ Footprint footprint(const program::Artifact& artifact, const Options& options) {
                                                  artifact.cpu.triple + ", not for " + options.processor.name +
                                                  "; export the ONNX model, or compile it with --cpu-target " +
                                                  options.processor.name);
+}
+
+}  // namespace
+
+Footprint footprint(const program::Artifact& artifact, const Options& options) {
+  check_form(artifact, options);
   const program::Plan& plan = artifact.plans[0];
   for (const int64_t id : plan.inputs) check_value(artifact, id, "input '" + value(artifact, id).name + "'");
   for (const int64_t id : plan.outputs) check_value(artifact, id, "output '" + value(artifact, id).name + "'");

@@ -261,6 +261,8 @@ def test_what_has_no_form_without_a_system_is_told(tmp_path):
         (("--cpu-target", "z80"), "no processor 'z80'"),
         (("--cpu-target", "rv32xyz"), "no processor 'rv32xyz'"),
         (("--target", "qemu-virt", "--cpu-target", "cortex-m4"), "is for RISC-V"),
+        (("--config", "npu256x2"), "'npu256x2' has 2 cores, and firmware starts one core"),
+        (("--config", "npu256x2", "--cores", "1"), "export for core 0 of the chip"),
         (("--ram", "lots"), "--ram takes a size"),
         (("--rom", "16K"), "of ROM, and there are 16384"),
         (("--target", "litex-vexriscv", "--ram", "20K"), "of RAM, and there are 20480"),
@@ -268,6 +270,14 @@ def test_what_has_no_form_without_a_system_is_told(tmp_path):
         line = export(DIGITS, tmp_path / "other", "--shape", "image=1,1,8,8", *words, status=1)
         assert cause in line and line.count("\n") == 1, line
     assert not (tmp_path / "other").exists()
+
+
+def test_the_first_core_of_a_chip(tmp_path):
+    """What the registers must hold is what the RTL's read: `cores` is 0 in a machine of one core, else their number."""
+    for config, words, cores in (("npu256", [], 0), ("npu256x2", ["--cores", "0"], 2)):
+        folder = tmp_path / config
+        export(DIGITS, folder, "--cpu-target", "rv32im", "--shape", "image=1,1,8,8", "--config", config, *words)
+        assert f', {cores}u, "cores"' in (folder / "model.c").read_text()
 
 
 def test_artifacts_are_exported_for_their_own_processor(tmp_path, images):

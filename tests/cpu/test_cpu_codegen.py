@@ -5,6 +5,7 @@ Each case is a model of one operator (or a few), compiled twice: once into machi
 the first really was compiled is read from the size of the artifact's CPU code."""
 
 import concurrent.futures
+import math
 
 import numpy as np
 import onnx
@@ -176,6 +177,40 @@ def test_logic_and_selection():
         "BitShift", [ints(9, dtype=np.uint32, low=0), np.arange(9, dtype=np.uint32) * 7], direction="LEFT", oracle=False
     )
     one("BitwiseAnd", [ints(9), ints(9, seed=1)], opset=18)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
+def test_shifts_of_signed_integers(dtype):
+    """The sign stays to the right; by a negative count, or by all bits, it is all that is left."""
+    x, bits = np.array([-8, -1, 7, 120, -3, 5, -5, 1], dtype), 8 * np.dtype(dtype).itemsize
+    count = np.array([1, bits + 1, -1, 2, bits, 0, bits - 1, bits - 1], dtype)
+    inside = (count >= 0) & (count < bits)
+    for direction, shifted, rest in (
+        ("LEFT", np.left_shift(x, count * inside), np.zeros_like(x)),
+        ("RIGHT", np.right_shift(x, count * inside), np.where(x < 0, -1, 0).astype(dtype)),
+    ):
+        m = Model(28)
+        y = m.node("BitShift", [m.input(x), m.input(count)], direction=direction)
+        check(m, y, oracle=False)
+        got = tessera.Session(m.bytes([y]), use_npu=False).run(None, m.inputs)[0]
+        np.testing.assert_array_equal(got, np.where(inside, shifted, rest))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64])
+def test_expressions_of_floats_on_integers(dtype):
+    """They are computed in float64 and truncated."""
+    x = np.array([0, 1, 2, 3, 6, 100, 127], dtype)
+    if np.iinfo(dtype).min < 0:
+        x = np.concatenate([x, -x])
+    one("Erf", [x], oracle=False)
+    one("Shrink", [x], oracle=False, bias=0.75, lambd=1.5)
+    m = Model()
+    wide = x.astype(np.float64)
+    names = [m.node("Erf", [m.input(x)]), m.node("Shrink", [m.input(x)], bias=0.75, lambd=1.5)]
+    erf, shrunk = tessera.Session(m.bytes(names), use_npu=False).run(None, m.inputs)
+    np.testing.assert_array_equal(erf, np.trunc(np.array([math.erf(v) for v in wide])).astype(dtype))
+    expected = np.where(wide < -1.5, wide + 0.75, np.where(wide > 1.5, wide - 0.75, 0))
+    np.testing.assert_array_equal(shrunk, np.trunc(expected).astype(dtype))
 
 
 def test_n_ary_and_clip():

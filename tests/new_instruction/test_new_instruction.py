@@ -9,6 +9,9 @@ of the build in TESSERA_BUILD.
 The short form compiles what can reach the places of the list and checks that each of them is named, for an
 instruction of the vector unit, one of the matrix unit, and a transfer. The long form (TESSERA_LONG=1) adds all three,
 compiles every translation unit that sees the instructions and lints every module: nothing else may be named.
+
+An operator of the CPU is counted likewise: an expression in the table ops/pointwise.h is all that the interpreter's
+kernel and the compiled loop need, a Movement in a family of ops/ all that an operator needs which only moves elements.
 """
 
 import concurrent.futures
@@ -243,3 +246,61 @@ def test_the_build_names_one_file_of_each_row(instruction, tmp_path):
 def test_the_build_names_no_other_place(tmp_path):
     places = places_of([TRANSPOSE, OUTER, SCATTER], tmp_path, long=True)
     assert places == {file for row in listed_places() for file in row}
+
+
+CUBE = '  o.unary("Cube", 28, kReals, [](auto x) { return x * x * x; });\n'
+# Each of the two sides lacks one of these words, and must say so where the expression stands.
+NOT_COMPILED = CUBE.replace("x * x * x", "decltype(x){x.value}")
+NOT_INTERPRETED = CUBE.replace("x * x * x", "x.body().integer(x.dtype(), 1)")
+TABLE_READERS = {
+    "ops/family_pointwise.cc": "ops/family_activation.cc",
+    "compiler/cpu/elementwise.cc": "compiler/cpu/joins.cc",
+}
+
+
+def table_places(entry, sources):
+    """What the compiler names on each side once the table has the entry. A unit that the build joins with others is
+    compiled as a neighbour is that stands alone."""
+    copy_sources(sources)
+    table = sources / "ops" / "pointwise.h"
+    text = table.read_text()
+    assert text.count('  o.unary("Neg"') == 1
+    table.write_text(text.replace('  o.unary("Neg"', entry + '  o.unary("Neg"'))
+    commands, named = compile_commands(sources), {}
+    for unit, neighbour in TABLE_READERS.items():
+        command = [*commands[sources / neighbour][:-1], str(sources / unit)]
+        result = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
+        named[unit] = named_by(result.stderr, sources)
+        assert (result.returncode == 0) == (not named[unit]), result.stderr[:4000]
+    return named
+
+
+@pytest.mark.parametrize(
+    "entry,refusing",
+    [(CUBE, []), (NOT_COMPILED, ["compiler/cpu/elementwise.cc"]), (NOT_INTERPRETED, ["ops/family_pointwise.cc"])],
+    ids=["both", "interpreted", "compiled"],
+)
+def test_an_expression_takes_one_place(entry, refusing, tmp_path):
+    named = table_places(entry, tmp_path)
+    assert [unit for unit, places in named.items() if places] == sorted(refusing)
+    assert all("ops/pointwise.h" in places for places in named.values() if places)
+
+
+def definitions(pattern, folder):
+    """Operator -> the files of a folder that define it by one of the calls that the pattern names."""
+    found = {}
+    for path in sorted((ROOT / folder).glob("*.*")):
+        if path.suffix not in (".h", ".cc") or path.stem.endswith("_test"):
+            continue
+        for name in re.findall(rf'\b(?:{pattern})\(\s*(?:\w+,\s*)?"(\w+)"', path.read_text()):
+            found.setdefault(name, set()).add(f"{folder}/{path.name}")
+    return found
+
+
+def test_expressions_and_movements_have_no_second_place():
+    table = re.findall(r'^  o\.\w+\("(\w+)"', (ROOT / "ops" / "pointwise.h").read_text(), re.M)
+    moved = definitions("add_movement", "ops")
+    compiled = definitions(r"t\.add", "compiler/cpu")
+    assert len(table) > 60 and len(moved) >= 10 and len(compiled) > 50
+    assert not compiled.keys() & (set(table) | moved.keys())
+    assert all(len(files) == 1 for files in moved.values())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: reads the reports that stand in it, makes the views and joins them by one state.
-import { causesOf, Layer, PageData, Run, STREAMS } from "./report";
+import { causesOf, Core, Layer, PageData, Run, STREAMS } from "./report";
 import { State } from "./state";
 import { bytes, CAUSE_COLOURS, count, element, parts, percent, STREAM_COLOURS, Tooltip } from "./look";
 import { Compare } from "./compare";
@@ -68,6 +68,39 @@ function drawHeader(state: State): void {
     chip(r.dram && state.run.timed ? `DRAM ${r.dram.bandwidth_bytes} B a cycle, latency ${r.dram.latency_cycles}` : null),
     chip(r.compiler),
   );
+}
+
+/// What each core of a chip did; nothing for other machines.
+function drawCores(host: HTMLElement, run: Run): void {
+  const cores = run.report.cores ?? [];
+  host.replaceChildren();
+  if (cores.length === 0) return;
+  const whole = Math.max(1, run.report.cycles ?? 1);
+  const number = (title: string, value: (row: Core) => number | undefined, hint = "") => ({
+    title,
+    hint,
+    value,
+    show: (row: Core) => (value(row) === undefined ? "–" : count(value(row))),
+  });
+  host.append(element("h3", {}, "Cores"));
+  const table = new Table<Core>(host, "Cores", [
+    number("core", (row) => row.core),
+    number("cycles", (row) => row.cycles, "From the start of the run to this core's end"),
+    ...causesOf({} as Core).map(([cause]) => ({
+      title: cause,
+      hint: `Share of the core's cycles charged to ${cause}`,
+      value: (row: Core) => causesOf(row).find(([one]) => one === cause)![1] / Math.max(1, row.cycles ?? 1),
+      show: (row: Core) => percent(causesOf(row).find(([one]) => one === cause)![1], Math.max(1, row.cycles ?? 1)),
+    })),
+    number("waits for cores", (row) => row.core_wait_cycles, "Cycles in which LOAD or STORE waited for another core"),
+    number("waits for the bus", (row) => row.bus_wait_cycles, "Cycles in which a burst waited for its turn on the shared bus"),
+    number("read B", (row) => row.dram_read_bytes),
+    number("written B", (row) => row.dram_write_bytes),
+    number("instructions", (row) => row.instructions),
+  ], () => undefined);
+  table.fill(cores);
+  if (run.report.bus_busy_cycles !== undefined)
+    host.append(element("p", {}, `The shared bus moved data in ${count(run.report.bus_busy_cycles)} cycles (${percent(run.report.bus_busy_cycles, whole)}).`));
 }
 
 function layerTable(host: HTMLElement, state: State): void {
@@ -170,7 +203,8 @@ function showRuns(data: PageData, main: Element, tooltip: Tooltip): void {
 
   const sums = section("sums", "Sums");
   const sumsBody = element("div");
-  sums.append(sumsBody);
+  const coresBody = element("div");
+  sums.append(sumsBody, coresBody);
   main.append(sums);
   if (state.runs.length > 1) {
     const compare = section("compare", "Compare");
@@ -192,6 +226,7 @@ function showRuns(data: PageData, main: Element, tooltip: Tooltip): void {
   const render = (): void => {
     drawHeader(state);
     drawSums(sumsBody, state.run);
+    drawCores(coresBody, state.run);
     provenance(sourcesBody, state.run);
   };
   render();

@@ -41,9 +41,27 @@ export interface Layer {
   seconds?: number;
 }
 
+/// What one core of a chip did, over all programs.
+export interface Core {
+  core: number;
+  instructions: number;
+  issued_macs: number;
+  dram_read_bytes: number;
+  dram_write_bytes: number;
+  cycles?: number;
+  cycles_compute?: number;
+  cycles_alu?: number;
+  cycles_load?: number;
+  cycles_store?: number;
+  cycles_sync?: number;
+  core_wait_cycles?: number;
+  bus_wait_cycles?: number;
+}
+
 interface Columns {
   program: number[];
   pc: number[];
+  core?: number[]; // of a chip of several
   engine: number[];
   op: number[];
   layer: number[];
@@ -96,6 +114,8 @@ export interface Report {
   instructions?: number;
   nodes_npu?: number;
   nodes_cpu?: number;
+  cores?: Core[];
+  bus_busy_cycles?: number;
   layers: Layer[];
   timeline?: {
     unit: "cycle" | "instruction";
@@ -104,7 +124,7 @@ export interface Report {
     programs: { program: number; begin: number; end: number; instructions: number }[];
     instructions: { ops: string[]; columns: Columns };
     waits: { instruction: number[]; engine: number[]; cycles: number[]; source: number[] };
-    fetch?: { begin: number[]; end: number[]; bytes: number[] };
+    fetch?: { begin: number[]; end: number[]; bytes: number[]; core?: number[] };
     bandwidth?: { cycles_per_bin: number; load: number[]; store: number[]; fetch: number[] };
   };
   memory?: {
@@ -175,7 +195,7 @@ export class Run {
     return Math.max(1, this.report.timeline?.end ?? 1);
   }
   get peak(): number {
-    return Number(this.report.machine?.peak_macs ?? 0);
+    return Number(this.report.machine?.peak_macs ?? 0) * Number(this.report.machine?.cores ?? 1);
   }
   label(layer: number): string {
     return layer < 0 ? "the host" : (this.labels[layer] ?? "?");
@@ -192,6 +212,6 @@ function push<K, V>(map: Map<K, V[]>, key: K, value: V): void {
   else map.set(key, [value]);
 }
 
-export function causesOf(row: Report | Layer): [Cause, number][] {
+export function causesOf(row: Report | Layer | Core): [Cause, number][] {
   return CAUSES.map((cause) => [cause, (row as unknown as Record<string, number>)[`cycles_${cause}`] ?? 0]);
 }

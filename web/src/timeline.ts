@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The five engines over time. What is narrower than a pixel becomes a column as dark as the engine was busy, in the
+// The five engines over time, of a chip those of each core. What is narrower than a pixel becomes a column as dark as the engine was busy, in the
 // colour of the layer that had most of it; so that a whole network and a single instruction are drawn by the same code.
 import { bisector } from "d3-array";
 import { scaleLinear } from "d3-scale";
@@ -11,6 +11,7 @@ const LEFT = 58;
 const AXIS = 22;
 const LAYERS = 26;
 const LANE = 40;
+const NARROW = 18; // of a chip's cores
 const GAP = 6;
 const OVERVIEW = 34;
 const ORDER = ["fetch", "load", "gemm", "alu", "store"];
@@ -18,6 +19,7 @@ const MOST_ARROWS = 160;
 
 interface Lane {
   engine: string;
+  core: number;
   index: number[]; // instructions by begin; of fetch the bursts
   begin: number[];
   end: number[];
@@ -25,7 +27,7 @@ interface Lane {
   rows: number;
 }
 
-function laneOf(engine: string, index: number[], begin: (i: number) => number, end: (i: number) => number): Lane {
+function laneOf(engine: string, core: number, index: number[], begin: (i: number) => number, end: (i: number) => number): Lane {
   const sorted = [...index].sort((a, b) => begin(a) - begin(b));
   const free: number[] = [];
   const row = sorted.map((i) => {
@@ -34,13 +36,14 @@ function laneOf(engine: string, index: number[], begin: (i: number) => number, e
     free[at] = end(i);
     return at;
   });
-  return { engine, index: sorted, begin: sorted.map(begin), end: sorted.map(end), row, rows: Math.max(1, free.length) };
+  return { engine, core, index: sorted, begin: sorted.map(begin), end: sorted.map(end), row, rows: Math.max(1, free.length) };
 }
 
 export class Timeline {
   private surface: Surface;
   private overview: Surface;
   private lanes: Lane[] = [];
+  private cores = 1;
   private longest: number[] = [];
   private place = new Map<number, [number, number]>(); // instruction -> lane, position in it
   private hovered = -1;
@@ -69,8 +72,7 @@ export class Timeline {
       body,
       strip,
     );
-    const height = AXIS + LAYERS + ORDER.length * (LANE + GAP);
-    this.surface = new Surface(body, height, "Timeline of the engines; arrow keys pan, plus and minus zoom", () => this.paint());
+    this.surface = new Surface(body, AXIS + LAYERS + ORDER.length * (LANE + GAP), "Timeline of the engines; arrow keys pan, plus and minus zoom", () => this.paint());
     this.overview = new Surface(strip, OVERVIEW, "Overview of the whole run; click to move there", () => this.paintOverview());
     this.prepare();
     this.listen();
@@ -91,15 +93,25 @@ export class Timeline {
     const timeline = this.run.report.timeline;
     if (!timeline) return;
     const { columns } = timeline.instructions;
-    const by: number[][] = timeline.engines.map(() => []);
-    columns.engine.forEach((engine, i) => by[engine].push(i));
-    for (const engine of ORDER) {
-      const at = timeline.engines.indexOf(engine);
-      const fetch = timeline.fetch;
-      if (engine === "fetch" && fetch)
-        this.lanes.push(laneOf(engine, [...fetch.begin.keys()], (i) => fetch.begin[i], (i) => fetch.end[i]));
-      else this.lanes.push(laneOf(engine, by[at], (i) => columns.begin[i], (i) => columns.end[i]));
-    }
+    const { fetch } = timeline;
+    this.cores = 1 + (columns.core ?? []).reduce((most, core) => Math.max(most, core), 0);
+    const sorted = (count: number, core: number[] | undefined): number[][] => {
+      const by: number[][] = Array.from({ length: this.cores }, () => []);
+      for (let i = 0; i < count; ++i) by[core?.[i] ?? 0].push(i);
+      return by;
+    };
+    const instructions = sorted(columns.engine.length, columns.core);
+    const bursts = sorted(fetch?.begin.length ?? 0, fetch?.core);
+    for (let core = 0; core < this.cores; ++core)
+      for (const engine of ORDER) {
+        const at = timeline.engines.indexOf(engine);
+        if (engine === "fetch" && fetch) this.lanes.push(laneOf(engine, core, bursts[core], (i) => fetch.begin[i], (i) => fetch.end[i]));
+        else
+          this.lanes.push(
+            laneOf(engine, core, instructions[core].filter((i) => columns.engine[i] === at), (i) => columns.begin[i], (i) => columns.end[i]),
+          );
+      }
+    this.surface.height = this.top(this.lanes.length);
     this.longest = this.lanes.map((lane) => lane.begin.reduce((most, b, k) => Math.max(most, lane.end[k] - b), 0));
     this.lanes.forEach((lane, l) => {
       if (!this.isFetch(l)) lane.index.forEach((i, k) => this.place.set(i, [l, k]));
@@ -121,8 +133,16 @@ export class Timeline {
     return begin + ((x - LEFT) / (this.surface.width - LEFT - 8)) * (end - begin);
   }
 
+  private get lane(): number {
+    return this.cores > 1 ? NARROW : LANE;
+  }
+
+  private get gap(): number {
+    return this.cores > 1 ? 2 : GAP;
+  }
+
   private top(lane: number): number {
-    return AXIS + LAYERS + lane * (LANE + GAP);
+    return AXIS + LAYERS + lane * (this.lane + this.gap) + (this.cores > 1 ? Math.floor(lane / ORDER.length) * GAP : 0);
   }
 
   /// Positions in a lane that may reach into a stretch of time.
@@ -156,7 +176,8 @@ export class Timeline {
     c.fillStyle = text;
     this.lanes.forEach((lane, l) => {
       c.font = "600 11px system-ui, sans-serif";
-      c.fillText(lane.engine.toUpperCase(), 6, this.top(l) + LANE / 2 + 4);
+      const name = lane.engine.toUpperCase();
+      c.fillText(this.cores > 1 ? `${lane.core} ${name}` : name, 6, this.top(l) + this.lane / 2 + 4);
     });
     c.font = "11px system-ui, sans-serif";
     c.fillText("layers", 6, AXIS + 15);
@@ -180,7 +201,7 @@ export class Timeline {
     c.fillStyle = text;
     c.fillText(this.run.timed ? "cycle" : "step", 6, 13);
     c.fillStyle = css("--lane");
-    this.lanes.forEach((_, l) => c.fillRect(LEFT, this.top(l), width - LEFT - 8, LANE));
+    this.lanes.forEach((_, l) => c.fillRect(LEFT, this.top(l), width - LEFT - 8, this.lane));
   }
 
   /// Where each layer lies, from its first to its last instruction; neighbours overlap, so two lines take turns.
@@ -236,7 +257,7 @@ export class Timeline {
         }
         continue;
       }
-      const tall = LANE / lane.rows;
+      const tall = this.lane / lane.rows;
       const y = top + lane.row[k] * tall;
       const dim = chosen.layer >= 0 && layer !== chosen.layer;
       c.globalAlpha = dim ? 0.28 : 1;
@@ -259,7 +280,7 @@ export class Timeline {
       const dim = chosen.layer >= 0 && colour[at] !== chosen.layer;
       c.globalAlpha = Math.min(1, 0.15 + 0.85 * cover[at]) * (dim ? 0.28 : 1);
       c.fillStyle = fetch ? css("--muted") : layerColour(colour[at]);
-      c.fillRect(at, top, 1, LANE);
+      c.fillRect(at, top, 1, this.lane);
     }
     c.globalAlpha = 1;
     return fetch ? 0 : last - first;
@@ -287,7 +308,7 @@ export class Timeline {
         c.strokeStyle = c.fillStyle = strong ? css("--accent") : css("--arrow");
         c.globalAlpha = strong ? 1 : 0.75;
         c.lineWidth = strong ? 2 : 1.2;
-        arrow(c, x(columns.completed[wait.source]), this.top(from[0]) + LANE / 2, x(columns.taken[i]), this.top(to[0]) + (to[0] > from[0] ? 2 : LANE - 2));
+        arrow(c, x(columns.completed[wait.source]), this.top(from[0]) + this.lane / 2, x(columns.taken[i]), this.top(to[0]) + (to[0] > from[0] ? 2 : this.lane - 2));
       }
     c.globalAlpha = 1;
   }
@@ -327,13 +348,14 @@ export class Timeline {
     const box = this.surface.canvas.getBoundingClientRect();
     const x = event.clientX - box.left;
     const y = event.clientY - box.top;
-    const l = Math.floor((y - AXIS - LAYERS) / (LANE + GAP));
-    if (x < LEFT || l < 0 || l >= this.lanes.length || this.isFetch(l)) return -1;
+    let l = this.lanes.length - 1;
+    while (l >= 0 && this.top(l) > y) --l;
+    if (x < LEFT || l < 0 || y > this.top(l) + this.lane || this.isFetch(l)) return -1;
     const cycle = this.cycleAt(x);
     const slack = (this.state.view[1] - this.state.view[0]) / (this.surface.width - LEFT);
     const lane = this.lanes[l];
     const [first, last] = this.within(l, cycle - slack, cycle + slack);
-    const row = Math.floor((y - this.top(l)) / (LANE / lane.rows));
+    const row = Math.floor((y - this.top(l)) / (this.lane / lane.rows));
     let found = -1;
     for (let k = first; k < last; ++k)
       if (lane.end[k] >= cycle - slack && lane.begin[k] <= cycle + slack && (found < 0 || lane.row[k] === row)) found = lane.index[k];
@@ -365,7 +387,7 @@ export class Timeline {
     const line = (name: string, value: string): void => {
       box.append(element("div", {}, element("span", {}, name), value));
     };
-    box.append(element("strong", {}, `${ops[columns.op[i]]} #${columns.pc[i]}`));
+    box.append(element("strong", {}, `${ops[columns.op[i]]} #${columns.pc[i]}${columns.core ? ` of core ${columns.core[i]}` : ""}`));
     line("layer", `${run.label(layer)}${layer >= 0 ? ` (${run.layers[layer].op})` : ""}, tile ${columns.tile[i]}`);
     if (layer >= 0) line("ONNX", fit((run.layers[layer].nodes ?? []).join(", "), 90));
     if (run.timed) {

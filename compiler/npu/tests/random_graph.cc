@@ -500,7 +500,7 @@ Graph random_rows(Random& random, int64_t most_channels) {
   return graph;
 }
 
-Graph random_attention(Random& random, int64_t most_tokens) {
+Graph random_attention(Random& random, int64_t most_tokens, std::optional<int64_t> room) {
   Graph graph;
   const int64_t tokens = random.between(1, most_tokens), heads = random.between(1, 4), width = random.between(1, 24),
                 channels = heads * width;
@@ -541,21 +541,45 @@ Graph random_attention(Random& random, int64_t most_tokens) {
                             random.chance(20));
     push("QLinearMatMul", op);
   };
+  int32_t caches = 0;
+  // A cache, and the part of it that a run appends to along its columns or channels.
+  const auto kept = [&](int64_t w, int64_t c, bool by_channels) {
+    Tensor whole = named("kept", heads, w + (by_channels ? 0 : *room), c + (by_channels ? *room : 0));
+    whole.cache = caches++;
+    Tensor added = named("added", heads, w, c);
+    added.view_of = graph.add(whole);
+    (by_channels ? added.view_c : added.view_w) = *room;
+    added.slide = by_channels ? 1 : c;
+    graph.inputs.push_back(added.view_of);
+    graph.outputs.push_back(added.view_of);
+    return graph.add(added);
+  };
   TensorId x = graph.add(named("x", 1, tokens, channels));
   graph.inputs = {x};
   for (int block = 0; block < 2; ++block) {
     const TensorId query = project(x), key = project(x), value = project(x);
-    const TensorId scores = graph.add(named("scores", heads, tokens, tokens)),
+    const TensorId scores = graph.add(named("scores", heads, tokens, tokens + room.value_or(0))),
                    context = graph.add(named("context", 1, tokens, channels));
-    multiply(in_heads(query), in_heads(key), true, scores);
-    TensorId factor = in_heads(value);
-    const bool turn = random.chance(60);
-    if (turn) {
+    TensorId keys = in_heads(key), factor = in_heads(value);
+    const bool turn = room || random.chance(60);
+    if (room) {
+      Elementwise copy;
+      copy.input = keys;
+      copy.output = kept(tokens, width, false);
+      keys = graph.tensors[static_cast<size_t>(copy.output)].view_of;
+      push("Concat", copy);
+      Transposition op;
+      op.input = factor;
+      op.output = kept(width, tokens, true);
+      factor = graph.tensors[static_cast<size_t>(op.output)].view_of;
+      push("Concat", op);
+    } else if (turn) {
       Transposition op;
       op.input = factor;
       op.output = factor = graph.add(named("turned", heads, width, tokens));
       push("Transpose", op);
     }
+    multiply(in_heads(query), keys, true, scores);
     multiply(scores, factor, turn, in_heads(context));
     const TensorId back = project(context);
     SecondOperation second;
@@ -567,7 +591,7 @@ Graph random_attention(Random& random, int64_t most_tokens) {
     std::get<Convolution>(graph.operations.back().what).stage.second = second;
     x = back;
   }
-  graph.outputs = {x};
+  graph.outputs.push_back(x);
   return graph;
 }
 

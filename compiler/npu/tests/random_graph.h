@@ -2,6 +2,7 @@
 // For tests: random operations and small networks over the shapes that break tilings, from a seed.
 #pragma once
 
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -55,8 +56,9 @@ Rows random_row_form(Random& random, const Tensor& in, const Tensor& out, bool r
 Graph random_rows(Random& random, int64_t most_channels);
 /// Products among convolutions: projections, heads as strided views, two products (the second factor as it lies or
 /// transposed), a projection back with a residual, twice. So run-time factors follow constant weights in WGT and the
-/// other way round.
-Graph random_attention(Random& random, int64_t most_tokens);
+/// other way round. `room`: keys and values are appended to what stays from run to run, behind a past of so many tokens
+/// at most.
+Graph random_attention(Random& random, int64_t most_tokens, std::optional<int64_t> room = {});
 
 /// npu256 with another array and other scratchpads; sizes in entries.
 isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt,

@@ -300,6 +300,16 @@ std::pair<int64_t, int64_t> random_length(const Graph& graph, std::mt19937_64& r
   return {0, 0};
 }
 
+/// The graph in which what is appended stands lower by so many elements of the past.
+Graph with_shorter_past(Graph graph, int64_t by) {
+  for (Tensor& t : graph.tensors) {
+    if (t.slide == 0) continue;
+    const Tensor& parent = graph.tensors[static_cast<size_t>(t.view_of)];
+    (t.slide == 1 && parent.c > 1 ? t.view_c : t.view_w) -= by;
+  }
+  return graph;
+}
+
 template <typename Use>
 void for_each_element(const Tensor& t, Use&& use) {
   for (int64_t n = 0; n < t.n; ++n) {
@@ -352,7 +362,8 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
   for (const TensorId id : graph.inputs)
     inputs.push_back(random_values(graph.tensors[static_cast<size_t>(id)], random));
   const auto [shortest, length] = random_length(graph, random);
-  const std::vector<Values> expected = evaluate(graph, inputs, length);
+  const auto shorter = options.room > 0 ? static_cast<int64_t>(random() % static_cast<uint64_t>(options.room + 1)) : 0;
+  const std::vector<Values> expected = evaluate(with_shorter_past(graph, shorter), inputs, length);
   Program program = compile(graph, config, options);
   if (program_out != nullptr) *program_out = program;
   if (change) change(program.instructions);
@@ -361,14 +372,18 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
   for (int placement = 0; placement < 2; ++placement) {
     for (int core = 0; core < config.cores; ++core)
       chip.core(static_cast<size_t>(core)).poison(seed + static_cast<uint64_t>(placement + 2 * core));
-    std::vector<uint8_t> constants = program.constants, arena(program.arena_bytes);
+    std::vector<uint8_t> constants = program.constants, arena(program.arena_bytes), stays(1);
+    for (const Placement& p : program.placements)
+      if (p.base == kCacheBase)
+        stays.resize(std::max(stays.size(), static_cast<size_t>(p.region_offset + p.region_bytes)));
     constants.resize(std::max<size_t>(constants.size(), 1));
     arena.resize(std::max<size_t>(arena.size(), 1));
     for (uint8_t& byte : arena) byte = static_cast<uint8_t>(random());
     const auto byte_at = [&](TensorId id, int64_t n, int64_t h, int64_t w, int64_t c) {
       const Placement& p = program.placements[static_cast<size_t>(id)];
       const int64_t e = graph.tensors[static_cast<size_t>(id)].element_bytes;
-      return arena.data() + p.offset + n * p.image_pitch + h * p.row_pitch + w * p.pixel_pitch + c * e;
+      return (p.base == kArenaBase ? arena : stays).data() + p.offset + n * p.image_pitch + h * p.row_pitch +
+             w * p.pixel_pitch + c * e;
     };
     for (size_t i = 0; i < inputs.size(); ++i) {
       const TensorId id = graph.inputs[i];
@@ -392,10 +407,15 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
     const uint64_t constants_at = placement == 0 ? 0x1000 : 0x7fff0003, arena_at = placement == 0 ? 0x40000000 : 0x11;
     request.bases[kConstantBase] = constants_at;
     request.bases[kArenaBase] = arena_at;
+    const uint64_t stays_at = placement == 0 ? 0x50000000 : 0x60000007;
+    request.bases[kCacheBase] = stays_at;
+    for (size_t i = 0; i < program.slides.size(); ++i)
+      request.bases[kFirstSlideBase + i] = stays_at - static_cast<uint64_t>(shorter * program.slides[i]);
     request.bases[kLengthTableBase] = constants_at + static_cast<uint64_t>(length - shortest) * 1024;
     request.bases[isa::kRowLimitBase] = static_cast<uint64_t>(length);
     const sim::DramRegion regions[] = {{constants_at, constants.data(), constants.size()},
-                                       {arena_at, arena.data(), arena.size()}};
+                                       {arena_at, arena.data(), arena.size()},
+                                       {stays_at, stays.data(), stays.size()}};
     request.dram = regions;
     std::vector<sim::RunRequest> cores = {request};
     for (const CoreProgram& other : program.others) {

@@ -21,7 +21,8 @@ using Values = std::vector<int32_t>;
 /// `length`: of the rows whose length is known when they run.
 std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inputs, int64_t length = 0);
 
-/// Compiles and runs the graph, compares every graph output with evaluate(). Returns what went wrong, or "".
+/// Compiles and runs the graph, compares every graph output with evaluate(). Returns what went wrong, or "". What stays
+/// from run to run has random bytes before the run, behind a past of random length up to `options.room`.
 /// `program`: receives the program when not null. `change`: is applied to its instructions before they run.
 std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options = {},
                     Program* program = nullptr, const std::function<void(std::vector<isa::Instruction>&)>& change = {});

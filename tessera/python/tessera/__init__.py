@@ -14,6 +14,7 @@ import atexit
 import json
 import os
 import sys
+import threading
 
 import _tessera
 
@@ -23,6 +24,7 @@ backends = _tessera.backends
 __version__ = _tessera.version
 atexit.register(_tessera.end_searches)
 __all__ = [
+    "Chip",
     "DeviceTensor",
     "Error",
     "IOBinding",
@@ -153,6 +155,10 @@ class Session:
     keep_state: whether the variables of a LiteRT model, and the states of its recurrent cells, go on from one run to
     the next, as in its interpreter; without it each run begins anew.
 
+    cores: numbers of the cores of a chip on which the model runs; default all. chip: a Chip that other sessions use,
+    too, in the place of device, config and device_options. priority: among sessions of a chip that have cores in
+    common; the program of the highest comes first.
+
     Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
     tessera.compile_options() returns them. dram, dram_latency and dram_bandwidth hold for devices with time, too.
     """
@@ -175,6 +181,9 @@ class Session:
         progress=None,
         external=None,
         keep_state=True,
+        cores=None,
+        chip=None,
+        priority=0,
         **options,
     ):
         options = {name: value for name, value in options.items() if value is not None}
@@ -182,6 +191,10 @@ class Session:
         if unknown:
             known = ", ".join(row["name"] for row in compile_options())
             raise TypeError(f"Session() has no keyword {unknown[0]!r}; options of the compilation are {known}")
+        if chip is not None:
+            if config or device_options:
+                raise TypeError("Session() takes config and device_options of its chip; leave them out")
+            device, config = chip.device, chip.config
         device_options = dict(device_options or {})
         timed = device not in ("fsim", "reference")  # these two have no memory of their own to be slow
         for name, value in (
@@ -210,6 +223,9 @@ class Session:
             progress,
             dict(external or {}),
             keep_state,
+            list(cores or []),
+            None if chip is None else chip._chip,
+            priority,
         )
 
     def run(self, output_names, input_feed, run_options=None):
@@ -304,6 +320,54 @@ class Session:
 Session.__doc__ += "\n" + "".join(
     f"    {row['name']}: {row['summary']}. Default: {row['default']}.\n" for row in compile_options()
 )
+
+
+class Chip:
+    """A chip of several cores that sessions share, each on cores of its own: Session(model, chip=chip, cores=[0, 1]).
+    Their programs run at once on the devices with time ("sysc", "rtl"), over one bus; on others one after another.
+    Sessions that have cores in common take turns, by priority.
+
+    config: a configuration with several cores. device, device_options: as Session takes them. Errors: Error."""
+
+    def __init__(self, config, device="sysc", *, device_options=None):
+        self.config, self.device = config, device
+        self._chip = _tessera.SharedChip(device, config, {k: str(v) for k, v in (device_options or {}).items()})
+
+    @property
+    def cores(self):
+        """How many there are."""
+        return self._chip.cores()
+
+    def run_together(self, runs):
+        """Runs sessions of this chip at once, each its feeds one after another, without a gap: on the chip the next
+        program of a session begins when its last one has ended. So cycles are the same each time. A session whose
+        feeds are finished leaves its cores idle.
+
+        runs: a list of (session, list of input feeds). Returns a list, one for each session, of (outputs, cycles) for
+        each of its feeds: a list of arrays, and the cycles of its programs. Errors: those of Session.run, when all
+        have ended."""
+        results, problems = [[] for _ in runs], []
+        attendances = [session._session.attend() for session, _ in runs]
+
+        def follow(number):
+            session, feeds = runs[number]
+            try:
+                for feed in feeds:
+                    outputs = session.run(None, feed)
+                    results[number].append((outputs, session.stats().cycles))
+            except Exception as problem:
+                problems.append(problem)
+            finally:
+                attendances[number] = None
+
+        threads = [threading.Thread(target=follow, args=(number,)) for number in range(len(runs))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if problems:
+            raise problems[0]
+        return results
 
 
 class PredictedModel:

@@ -69,6 +69,9 @@ class Session:
         progress: Callable[[bool, int], object] | None = ...,
         external: Mapping[str, ArrayLike] | None = ...,
         keep_state: bool = ...,
+        cores: Sequence[int] | None = ...,
+        chip: Chip | None = ...,
+        priority: int = ...,
         **options: Any,
     ) -> None: ...
     def run(
@@ -91,6 +94,16 @@ class Session:
     def info(self) -> Layer: ...
     def report(self, path: str | os.PathLike[str] | None = ...) -> dict[str, Any]: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
+
+class Chip:
+    config: str
+    device: str
+    def __init__(self, config: str, device: str = ..., *, device_options: Mapping[str, Any] | None = ...) -> None: ...
+    @property
+    def cores(self) -> int: ...
+    def run_together(
+        self, runs: Sequence[tuple[Session, Sequence[Mapping[str, ArrayLike]]]]
+    ) -> list[list[tuple[list[Any], int | None]]]: ...
 
 class PredictedModel:
     def __init__(

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 import tessera
 from tests.oracle import oracle
+from tests.system.conftest import ROOT
 from tests.system.decoder import Decoder, empty_past
 
 
@@ -111,6 +112,24 @@ def test_blocks_of_tokens():
         feeds["attention_mask"] = np.ones((2, start + tokens), np.int64)  # this model takes it for one token, too
         want, got = reference.run(None, feeds), session.run(None, feeds)
         assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True)), tokens
+        past, start = as_past(decoder, want), start + tokens
+
+
+@pytest.mark.parametrize("cores", [2, 4])
+def test_chips_keep_the_past(cores):
+    """A block of tokens and the steps behind it on several cores, with every access of every core checked."""
+    text = (ROOT / "hw" / "configs" / "npu256t.toml").read_text().replace("cores = 1 ", f"cores = {cores} ")
+    text = text.replace("memory_axi_bytes = 0 ", "memory_axi_bytes = 32 ")
+    decoder = Decoder(seed=6, layers=2, heads=4, groups=2, size=16, inner=256, longest=67)
+    data = decoder.model(1, None)
+    session = tessera.Session(data, "fsim", text, max_length=67, check_races=True, poison=5)
+    reference = tessera.Session(data, "reference")
+    past, start = empty_past(decoder), 0
+    for tokens in (64, 1, 1):
+        feeds = feeds_at(decoder, start, tokens, 1, past)
+        feeds["attention_mask"] = np.ones((1, start + tokens), np.int64)
+        want, got = reference.run(None, feeds), session.run(None, feeds)
+        assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True)), start
         past, start = as_past(decoder, want), start + tokens
 
 

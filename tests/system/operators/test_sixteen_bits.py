@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from tessera.quantization import deciding, keeping, local, measure, sixteen
-from tessera.quantization.quantise import Options, Quantization
+from tessera.quantization.candidate import Options
+from tessera.quantization.quantise import Quantization
 
 import tessera
 from tests.system.float_models import Builder

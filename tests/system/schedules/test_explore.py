@@ -759,3 +759,38 @@ def test_random_spaces_end_with_a_front_or_one_error(exploring):
         assert sum(found.refused.values()) + legal == len(found.known)
         ended += bool(found.front(points))
     assert ended > 0
+
+
+def test_the_area_of_a_chip():
+    """Cores and an interconnect: within a fifth of those that Yosys has synthesised, and little beside the cores."""
+    model = area.model()
+    for record in area.data()["interconnects"].values():
+        own = {**parameters_of("npu256"), **record["parameters"]}
+        core, chip = model.predict({**own, "cores": 1, "memory_axi_bytes": 0}), model.predict(own)
+        for key in ("lut", "lut_memory", "ff", "bram36"):
+            interconnect = getattr(chip, key) - own["cores"] * getattr(core, key)
+            assert abs(interconnect - record["total"][key]) <= 0.2 * record["total"][key] + own["cores"], key
+        assert chip.dsp == own["cores"] * core.dsp
+        assert chip.lut <= 1.04 * own["cores"] * core.lut
+    assert "cores" in model.predict({**own, "cores": 16}).outside
+
+
+def parameters_of(name):
+    import tomllib
+
+    return {**space.ABSENT, **{k: v for k, v in tomllib.loads(space.SHIPPED[name]).items() if k != "name"}}
+
+
+def test_chips_in_a_space(exploring):
+    """Machines of one, two and four cores: the bound is below what is compiled, and four cores take fewer cycles."""
+    content = small(machine={"cores": [1, 2, 4], "memory_axi_bytes": "axi_bytes * cores * min(1, cores - 1)"})
+    found = exploring(content)
+    points = found.grid(screen=False)
+    assert len(points) == 3
+    for judge in ("bound", "predict"):
+        assert len(found.evaluate(points, judge)) == 3
+        cycles = {point.values["cores"]: point.figures["cycles"] for point in points}
+        if judge == "bound":
+            least = cycles
+    assert all(least[cores] <= cycles[cores] for cores in cycles) and cycles[4] <= cycles[1]
+    assert points[2].area.lut > 4 * points[0].area.lut

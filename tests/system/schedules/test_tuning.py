@@ -720,3 +720,9 @@ def test_a_record_that_is_illegal_is_refused_like_a_given_schedule(tuned, tmp_pa
         connection.execute("UPDATE networks SET schedules=?", (json.dumps({layer: schedule}),))
     with pytest.raises(tessera.Error, match=f"'{layer}'.*illegal"):
         session_of("fsim", "npu64", tuned=str(copy))
+
+
+def test_a_chip_is_refused_in_one_line(tmp_path):
+    with pytest.raises(tessera.Error, match="has 4 cores.*tune for one core, --config npu256,") as refused:
+        tuning.tune(DIGITS, database=tmp_path / "t.db", **{**SMALL, "config": "npu256x4"})
+    assert "\n" not in str(refused.value)

@@ -64,6 +64,8 @@ def test_settings_that_are_missing_are_the_defaults(tmp_path):
         ("versions = {first = 1}", "'versions' is"),
         ("versions = []", "'versions' is"),
         ("shapes = {x = [-1]}", "'shapes' is"),
+        ("cores = [0, -1]", "'cores' is a list of numbers of cores"),
+        ("priority = true", "'priority' is a whole number"),
         ("[batching]\nmax_batch = -1", "'batching.max_batch'"),
         ("[batching]\nmax_rows = 1", "no key 'batching.max_rows'"),
         ("[batching]\nmax_queue_delay = 100", "seconds from 0 to 60"),
@@ -429,3 +431,47 @@ def test_what_runs_is_answered_when_the_server_ends(tmp_path):
             thread.join()
         server.process.wait(20)
     assert results == [[200_000]] * 2
+
+
+# --- models on one chip -------------------------------------------------------------------------------------
+
+
+def test_models_share_a_chip(tmp_path):
+    """Three models on one chip, two of them on the same cores, asked all at once: each answers as ONNX Runtime does."""
+    import onnxruntime
+
+    images = np.load(serving.DIGITS / "digits_test.npz")["images"][:4]
+    path = serving.DIGITS / "digits.onnx"
+    expected = onnxruntime.InferenceSession(str(path)).run(None, {"image": images})[0]
+    for name, cores, priority in (("urgent", "[0, 1]", 1), ("steady", "[0, 1]", 0), ("other", "[3, 2]", 0)):
+        folder = tmp_path / name / "1"
+        folder.mkdir(parents=True)
+        shutil.copy(path, folder / "model.onnx")
+        text = f'device = "sysc"\nconfig = "npu256x4"\ncores = {cores}\npriority = {priority}\n'
+        (folder.parent / "tessera.toml").write_text(text + "shapes = {image = [1, 1, 8, 8]}\n")
+    store = store_of(tmp_path)
+    chips = {id(store.served(store.find(name))._chip) for name in ("urgent", "steady", "other")}
+    assert len(chips) == 1
+    jobs = []
+    for k in range(24):
+        feeds = {"image": images[k % 4 : k % 4 + 1]}
+        name = ("urgent", "steady", "other")[k % 3]
+        jobs.append((k % 4, store.submit(name, "", lambda there, feeds=feeds: feeds, time.monotonic() + 60)[2]))
+    for row, job in jobs:
+        assert np.array_equal(job.future.result(60)["logits"][0], expected[row])
+
+
+def test_cores_without_a_chip(tmp_path):
+    """A model whose settings name cores of no chip is left out with the reason."""
+    causes = {
+        "no_config": ("cores = [0]", "there is no 'config'"),
+        "one_core": ('config = "npu64"\ncores = [1]', "core 1 of configuration 'npu64'"),
+    }
+    for name, (text, _) in causes.items():
+        folder = tmp_path / name / "1"
+        folder.mkdir(parents=True)
+        shutil.copy(serving.DIGITS / "digits.onnx", folder / "model.onnx")
+        (folder.parent / "tessera.toml").write_text(text)
+    store = store_of(tmp_path)
+    for row in store.index():
+        assert row["state"] == "UNAVAILABLE" and causes[row["name"]][1] in row["reason"]

@@ -5,7 +5,9 @@ tables, flip-flops, DSP slices and block RAMs on 7 series, and an estimate of th
 Method: Yosys has synthesised the machines of hw/synth/points.toml part by part (area_points.json, which
 hw/synth/points.py writes and names the command of). For each part and resource a linear model over few features, which
 are products of parameters, is fitted by least squares; the counts of parts add up. Errors are relative to a machine's
-total, so small machines weigh as much as large ones. `leave_one_out` predicts each machine from the others.
+total, so small machines weigh as much as large ones. A chip of several cores is its cores, each counted like a machine
+of its own, and the interconnect, fitted to some that Yosys has synthesised alone. `leave_one_out` predicts each
+machine from the others.
 
     python3 -m tessera.exploration.area        # the errors, machine by machine"""
 
@@ -111,6 +113,18 @@ def features(p):
     }
 
 
+def interconnect_features(p):
+    """{resource: what the interconnect of a chip grows with}: buffers of each core are as wide as the shared bus, and
+    each of its words is chosen among cores."""
+    cores, shared = p["cores"], p["memory_axi_bytes"] or p["axi_bytes"]
+    return {
+        "lut": [cores, cores * shared],
+        "lut_memory": [cores],
+        "ff": [cores, cores * shared],
+        "bram36": [cores * shared],
+    }
+
+
 def of(part, key):
     return part.get(key, part.get("*", []))
 
@@ -154,10 +168,21 @@ def fitted(matrix, counts, weight):
 
 
 class Model:
-    """Fitted to records {machine: {parameters, parts, total, ns}}."""
+    """Fitted to records {machine: {parameters, parts, total, ns}} and, for chips of several cores, to records of
+    interconnects {name: {parameters, total}}."""
 
-    def __init__(self, records):
+    def __init__(self, records, interconnects=None):
         self.records = records
+        self.interconnect, self.chips = {}, {}
+        if interconnects:
+            given = [record["parameters"] for record in interconnects.values()]
+            found = [interconnect_features(p) for p in given]
+            for key in found[0]:
+                counts = np.array([record["total"][key] for record in interconnects.values()], float)
+                matrix = np.array([row[key] for row in found], float)
+                self.interconnect[key] = fitted(matrix, counts, 1 / np.maximum(1, counts))
+            for key in given[0]:
+                self.chips[key] = min(p[key] for p in given), max(p[key] for p in given)
         self.names = list(records)
         weight = {
             key: np.array([1 / max(1.0, records[name]["total"][key]) for name in self.names]) for key in RESOURCES
@@ -184,8 +209,18 @@ class Model:
         found = features(parameters)
         for (part, key), coefficients in self.coefficients.items():
             counts[key] += max(0.0, float(np.dot(coefficients, [1.0, *of(found[part], key)])))
+        several = parameters.get("cores", 1) > 1
+        if several:
+            counts = {key: parameters["cores"] * value for key, value in counts.items()}
+            for key, coefficients in self.interconnect.items():
+                counts[key] += max(0.0, float(np.dot(coefficients, [1.0, *interconnect_features(parameters)[key]])))
         counts = {key: round(2 * value) / 2 if key == "bram36" else round(value) for key, value in counts.items()}
         outside = tuple(key for key, (low, high) in self.ranges.items() if not low <= parameters.get(key, 0) <= high)
+        if several:
+            chip = {**parameters, "memory_axi_bytes": parameters["memory_axi_bytes"] or parameters["axi_bytes"]}
+            outside += tuple(
+                key for key, (low, high) in self.chips.items() if key not in outside and not low <= chip[key] <= high
+            )
         ns = float(self.path @ [1.0, *clock_features(parameters)])
         return Area(**counts, ns=round(ns, 3), outside=outside)
 
@@ -197,7 +232,7 @@ def data():
 
 @functools.cache
 def model():
-    return Model(data()["machines"])
+    return Model(data()["machines"], data().get("interconnects"))
 
 
 def parts():

@@ -24,26 +24,21 @@ from . import (
     inside,
     keeping,
     measure,
-    place,
-    ranges,
     rounding,
-    sixteen,
     sizes,
     split,
     tables,
-    write,
 )
+from .candidate import Options, candidate, resolve_layers, settle_with_compiler
 from .data import open_data, ports_of, take
 from .errors import argument
-from .graph import Graph, bodies, extent_of, graphs_of, is_onnx, note_ranks
+from .graph import Graph, bodies, extent_of, is_onnx, note_ranks
 from .meter import Meter
-from .plan import Plan
 from .prepare import spelled, standard
-from .recurrent import is_part_of_cell
+from .report import origin, report_of
 from .steps import as_error, begin, one_line, step
 
 METADATA = "tessera.quantization"
-MOVES = ("movement", "embedding")  # units that cost little wherever they run
 SHAPE_SAMPLES = 8
 DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
@@ -51,170 +46,9 @@ ROUND_SAMPLES = 64
 ELEMENTS = 1 << 31  # of float tensors, over the samples that judge
 MADE_UP_ELEMENTS = 1 << 27  # the same, over all samples of random values, of which more say nothing more
 MADE_UP_SAMPLES = 8  # of random values, at least
-TURNS = 64  # of asking the compiler
 FEWEST_HELD = 4  # samples that can judge; where fewer are left over, all judge and all are fitted to
 SPLIT_TRIALS = 3  # in a row without success, then the search for splits ends
 MARGIN_DECIBELS = 1.0  # by which a change must bring the outputs nearer to be kept: less says nothing of other data
-
-
-@dataclasses.dataclass
-class Options:
-    engine: str = "nncf"
-    method: str = "minmax"
-    accurate_bias: bool = True  # of the engine nncf: the slower bias correction
-    power_of_two: bool = False
-    per_channel: bool = True
-    equalise: bool = True
-    float_nodes: tuple = ()  # names that stay float
-    config: str = "npu256"
-    numerics: str = "exact"  # that the model will be compiled with
-    least_snr: float = deciding.LEAST_DECIBELS
-    sixteen: float = None  # the share of the products that may be in 16 bits; None: the default of keeping.py
-    shapes: dict = dataclasses.field(default_factory=dict)
-    grid: four_bits.Grid = None  # weights of 4 bits
-    mixed: float = 0.0  # the share of the weights that may keep 8 bits beside them
-
-
-@dataclasses.dataclass
-class State:
-    """One quantised candidate and what it was made of."""
-
-    plan: Plan
-    parameters: dict
-    model: onnx.ModelProto
-    writer: write.Writer
-    placement: place.Placement = None
-    left: dict = dataclasses.field(default_factory=dict)  # unit's name -> why it is float
-
-
-def _plan(model, options):
-    return Plan(model, _tessera.operator_names(), power_of_two=options.power_of_two)
-
-
-def candidate(calibrated, options, float_nodes):
-    plan = _plan(calibrated.model, options)
-    alone = {
-        node.name for unit in plan.units if float_nodes.keys() & {n.name for n in unit.nodes} for node in unit.nodes
-    }
-    if alone and calibrated.original is not None:
-        model = copy.deepcopy(calibrated.model)
-        engines.restore(model, calibrated.original, alone)
-        plan = _plan(model, options)
-    for unit in plan.units:
-        why = next((float_nodes[n.name] for n in unit.nodes if n.name in float_nodes), None)
-        if why is not None:
-            unit.quantised, unit.why = False, why
-            if why == sixteen.WHY:
-                unit.bits = 16 if sixteen.may_be(unit, plan.graph, calibrated.ranges) else 0
-                unit.why = why if unit.bits else keeping.FLOAT
-    plan.settle()
-    parameters = ranges.choose(plan, calibrated.ranges, power_of_two=options.power_of_two)
-    writer = write.Writer(
-        plan,
-        parameters,
-        per_channel=options.per_channel,
-        power_of_two=options.power_of_two,
-        scales=calibrated.scales,
-        ranges=calibrated.ranges,
-        grid=options.grid,
-    )
-    model = writer.write()
-    return State(plan, parameters, model, writer)
-
-
-def settle_with_compiler(calibrated, options, float_nodes):
-    """The candidate of which all quantised units run on the NPU, those that only move bytes aside. Its `left` tells
-    what is float, and why."""
-    float_nodes = dict(float_nodes)
-    for _ in range(TURNS):
-        state = candidate(calibrated, options, float_nodes)
-        if not any(unit.quantised or unit.bits for unit in state.plan.units) and not holds_quantised(state.model):
-            raise argument("nothing of the model can be quantised: every product is kept float; run it as it is")
-        state.placement = place.place(state.model, options.config, options.shapes, options.numerics)
-        refused = [unit for unit in state.plan.units if _is_refused(unit, state.placement.cpu)]
-        if not refused:
-            break
-        for unit in refused:
-            float_nodes[unit.name] = "the compiler leaves it to the CPU"
-    state.left = float_nodes
-    write.check(state.model)
-    return state
-
-
-def _is_refused(unit, on_cpu):
-    """Whether the compiler leaves to the CPU what the NPU is asked for."""
-    if unit.bits == 16:
-        return any(name in on_cpu for name in sixteen.names_of_products(unit))
-    return unit.quantised and unit.kind not in MOVES and any(name in on_cpu for name in unit.computing)
-
-
-def holds_quantised(model):
-    """Whether a graph of the model, or a body, is quantised."""
-    return any(node.op_type == "QuantizeLinear" for graph in graphs_of(model.graph) for node in graph.node)
-
-
-def resolve_layers(model, names):
-    """Node names of layers given by node or by one of its results."""
-    found = {}
-    by_name = {node.name: node.name for node in model.graph.node}
-    by_name.update({name: node.name for node in model.graph.node for name in node.output})
-    # ONNX Runtime's optimiser appends to the name of a node what it has folded into it.
-    by_name.update({node.name.split("/MatMulAddFusion")[0]: node.name for node in model.graph.node})
-    for name in names:
-        parts = [node.name for node in model.graph.node if node.name.startswith(f"{name}/") and is_part_of_cell(node)]
-        if name not in by_name and parts:  # of a recurrent cell that was spelled out
-            found.update(dict.fromkeys(parts, "kept float"))
-            continue
-        if name not in by_name:
-            near = [n for n in by_name if name.lower() in n.lower()][:3] or list(by_name)[:3]
-            raise argument(
-                f"--keep-float: the model has no layer '{name}'; it has {', '.join(repr(n) for n in near)} ..."
-            )
-        found[by_name[name]] = "kept float"
-    return found
-
-
-def fix_shapes(model, shapes):
-    """Gives dynamic dimensions of inputs the given extents."""
-    known = {value.name: value for value in model.graph.input}
-    symbols = {d.dim_param for value in known.values() for d in value.type.tensor_type.shape.dim if d.dim_param}
-    for name, shape in shapes.items():
-        if name in symbols and name not in known and len(shape) == 1:
-            for value in known.values():
-                for dim in value.type.tensor_type.shape.dim:
-                    if dim.dim_param == name:
-                        dim.Clear()
-                        dim.dim_value = int(shape[0])
-            continue
-        if name not in known:
-            raise argument(f"--shape: the model has no input '{name}'; it takes {', '.join(known)}")
-        dims = known[name].type.tensor_type.shape.dim
-        if len(dims) != len(shape):
-            raise argument(f"--shape: input '{name}' has {len(dims)} dimensions, got {len(shape)}")
-        for dim, extent in zip(dims, shape):
-            dim.Clear()
-            dim.dim_value = int(extent)
-    if shapes:
-        del model.graph.value_info[:]
-        for value in model.graph.output:
-            for dim in value.type.tensor_type.shape.dim:
-                if not dim.HasField("dim_value"):
-                    dim.Clear()
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    return model
-
-
-def with_shapes(model, shapes):
-    """fix_shapes, unless a branch that will not be taken has no sense for the shapes: ONNX Runtime then refuses the
-    model, and takes it with dynamic dimensions."""
-    if not shapes or not any(node.op_type == "If" for node in model.graph.node):
-        return fix_shapes(model, shapes)
-    fixed = fix_shapes(copy.deepcopy(model), shapes)
-    try:
-        measure.session(fixed, optimise=False)
-    except Exception:  # whatever the runtime says: the dimensions stay as they are
-        return model
-    return fixed
 
 
 def _elements(model):
@@ -254,12 +88,12 @@ class Quantization:
         model, shapes = standard(model, products), self.options.shapes
         found = caches.find(model)
         if found is None:
-            self.model = with_shapes(spelled(model, products), shapes)
+            self.model = sizes.with_shapes(spelled(model, products), shapes)
             self.data = self.open(calibrate, samples)
             return
         opened = found.opened(model)
         others = {name: shape for name, shape in shapes.items() if name not in [*found.pasts, found.mask]}
-        grown = fix_shapes(spelled(copy.deepcopy(opened), products), others)
+        grown = sizes.fix_shapes(spelled(copy.deepcopy(opened), products), others)
         data = self._read(calibrate, found.ports(ports_of(grown)), samples)
         first = found.filled(data.first()) if data.synthetic else data.first()
         why = found.obstacle(model, opened, first)
@@ -267,7 +101,7 @@ class Quantization:
         if why is None:
             self.caches, self.model, self.data = found, grown, found.cut_data(data)
         else:
-            self.model, self.data = with_shapes(spelled(model, products), shapes), data
+            self.model, self.data = sizes.with_shapes(spelled(model, products), shapes), data
 
     def _read(self, source, ports, samples):
         begin("reading the samples")
@@ -423,7 +257,7 @@ class Quantization:
         sized = copy.deepcopy(self.model)
         known = {port.name: port.dims for port in ports_of(sized)}
         fits = {n: s for n, s in self.options.shapes.items() if n in known and len(known[n]) == len(s)}
-        return fix_shapes(sized, fits)
+        return sizes.fix_shapes(sized, fits)
 
     def _observe(self):
         """Extremes of all tensors, and more of those that are looked at channel by channel."""
@@ -603,106 +437,8 @@ class Quantization:
         """The quantised model with what it was made by in its metadata."""
         model = byte_io.convert(copy.deepcopy(self.state.model), byte_patterns)
         entry = model.metadata_props.add()
-        entry.key, entry.value = METADATA, json.dumps(self.origin(), sort_keys=True)
+        entry.key, entry.value = METADATA, json.dumps(origin(self), sort_keys=True)
         return model
-
-    def origin(self):
-        return {
-            "engine": self.calibrated.version,
-            "weights": self.calibrated.note,
-            "equalised_tensors": self.equalised,
-            "split_layers": self.splits,
-            "ranges": self.how_ranged,
-            "not_rounded": self.not_rounded,
-            "weights_in_4_bits": self._packed(),
-            "in_16_bits": [unit.name for unit in self.state.plan.units if unit.bits == 16],
-            "not_finite": sorted(self.statistics.broken),
-            "calibration": self.data.text,
-            "synthetic": self.data.synthetic,
-            "samples": self.calibrated.samples,
-            "seed": self.seed,
-            "scales": "powers of two" if self.options.power_of_two else "any",
-            "config": place.text_of_machine(self.options.config),
-            "numerics": self.options.numerics,
-            "shapes": {name: list(shape) for name, shape in self.options.shapes.items()},
-        }
-
-    def _packed(self):
-        """Names of the layers whose weights are of 4 bits."""
-        grid, plan = self.options.grid, self.state.plan
-        found = [unit for unit in plan.units if unit.kind == "product" and unit.quantised] if grid else []
-        arrays = {unit.name: plan.graph.array(unit.node.input[1]) for unit in found}
-        return [u.name for u in found if arrays[u.name] is not None and grid.takes(u, arrays[u.name])]
-
-    def report(self, *, sensitivity=True):
-        """A dict: origin, totals, and a row for each unit. See docs/quantize.md."""
-        state = self.state
-        feeds = take(self.data, self.judges)
-        distances = measure.layer_distances(self.same, state.model, state.plan, state.parameters, feeds)
-        gains = self.keeping.gains_of_layers() if sensitivity else {}
-        told = self._description()
-        cycles = self._cycles(told)
-        rows, packed = [], set(self._packed())
-        for unit in state.plan.units:
-            name = unit.output
-            distance = distances.get(name)
-            given = state.parameters.get(name) if unit.quantised else None
-            rows.append(
-                {
-                    "layer": unit.name,
-                    "op": "+".join(node.op_type for node in unit.nodes),
-                    "kind": unit.kind,
-                    "int8": unit.quantised,
-                    "bits": 8 if unit.quantised else unit.bits or 32,
-                    "weight_bits": 4 if unit.name in packed else None,
-                    "why_float": unit.why,
-                    "snr_db": _finite(distance.snr) if distance else None,
-                    "scale": float(given.scale) if given else None,
-                    "zero_point": given.zero if given else None,
-                    "clipped": distance.clipped / distance.count if distance and distance.count else None,
-                    "sensitivity_db": _finite(gains.get(unit.name)),
-                    "predicted_cycles": cycles.get(unit.name),
-                }
-            )
-        for part in self.parts:
-            rows += part.report(sensitivity=sensitivity)["layers"]
-        return {
-            **self.origin(),
-            "macs": state.placement.macs_npu + state.placement.macs_cpu,
-            "macs_npu_share": state.placement.macs_share,
-            "predicted_cycles": sum(layer.get("predicted_cycles") or 0 for layer in told),
-            "output_snr_db": _finite(measure.output_distance(state.model, feeds, self.reference)),
-            "answer_snr_db": _finite(self.distance(state.model, feeds)),
-            "layers": rows,
-        }
-
-    def _description(self):
-        """The layers that the compiler makes of the model; none, with a line, where it makes no program of it."""
-        options = self.options
-        try:
-            told = place.describe(self.state.model, options.config, options.shapes, options.numerics)
-        except _tessera.Error as e:
-            warnings.warn(f"no cycles are predicted, as the quantised model does not compile: {e}", stacklevel=5)
-            return []
-        return told.get("layers", [])
-
-    def _cycles(self, layers):
-        """Unit's name -> predicted cycles; a layer of the NPU counts for the first of its nodes that names a unit."""
-        unit_of = {node.name: unit.name for unit in self.state.plan.units for node in unit.nodes}
-        fine = [unit for unit in self.state.plan.units if unit.bits == 16]
-        unit_of.update({name: unit.name for unit in fine for name in sixteen.names_of_products(unit)})
-        cycles = {}
-        for layer in layers:
-            if layer["placement"] != "npu":
-                continue
-            found = [unit_of[n] for n in [layer["name"], *layer["nodes"]] if n in unit_of]
-            if found:
-                cycles[found[0]] = cycles.get(found[0], 0) + layer["predicted_cycles"]
-        return cycles
-
-
-def _finite(value):
-    return None if value is None or not math.isfinite(value) else round(float(value), 2)
 
 
 def source_is_random(source):
@@ -806,7 +542,7 @@ def quantize(
         work.keeping.limit_drop(score, float(max_drop))
     begin("writing the model")
     made = work.finish([bytes] if isinstance(bytes, str) else bytes)
-    told = work.report() if report else {}
+    told = report_of(work) if report else {}
     if score is not None:
         told["accuracy"] = {
             "float": score(work.float_model),

@@ -124,6 +124,28 @@ def leave_unseen(plan, ranges):
         plan.settle()
 
 
+def _common_range(plan, ranges, members, wanted):
+    """(low, high) of tensors that share their parameters. A movement's result lies in the range of what it moves: the
+    source decides."""
+    moved = {n for n in members if n in plan.unit_of and plan.unit_of[n].kind == "movement"}
+    deciding = [n for n in members if n not in moved] or members
+    deciding = [n for n in deciding if n in ranges] or [n for n in members if n in ranges]
+    if not deciding:
+        unseen = sorted(n for n in wanted if n not in ranges)
+        name = next((n for n in unseen if n in plan.graph.inputs), unseen[0])
+        raise argument(
+            f"tensor '{name}' holds nothing in any sample, so there is no range for it; give samples in which "
+            "it holds something"
+        )
+    low = min(ranges[n][0] for n in deciding)
+    high = max(ranges[n][1] for n in deciding)
+    for name in deciding:
+        unit = plan.unit_of.get(name)
+        if unit is not None and unit.quantised:
+            low, high = max(low, unit.low), min(high, unit.high)
+    return low, high
+
+
 def choose(plan, ranges, *, power_of_two=False):
     """tensor -> Parameters for all tensors that are quantised. ranges: tensor -> (low, high). Changes the plan where a
     tensor holds nothing in any sample."""
@@ -136,23 +158,7 @@ def choose(plan, ranges, *, power_of_two=False):
         makers.setdefault(group, []).append(name)
     chosen = {}
     for members in makers.values():
-        # A movement's result lies in the range of what it moves: the source decides.
-        moved = {n for n in members if n in plan.unit_of and plan.unit_of[n].kind == "movement"}
-        deciding = [n for n in members if n not in moved] or members
-        deciding = [n for n in deciding if n in ranges] or [n for n in members if n in ranges]
-        if not deciding:
-            unseen = sorted(n for n in wanted if n not in ranges)
-            name = next((n for n in unseen if n in plan.graph.inputs), unseen[0])
-            raise argument(
-                f"tensor '{name}' holds nothing in any sample, so there is no range for it; give samples in which "
-                "it holds something"
-            )
-        low = min(ranges[n][0] for n in deciding)
-        high = max(ranges[n][1] for n in deciding)
-        for name in deciding:
-            unit = plan.unit_of.get(name)
-            if unit is not None and unit.quantised:
-                low, high = max(low, unit.low), min(high, unit.high)
+        low, high = _common_range(plan, ranges, members, wanted)
         parameters = parameters_of(low, high, power_of_two=power_of_two)
         chosen.update(dict.fromkeys(members, parameters))
     _scale_steps(plan, groups, makers, chosen, power_of_two)

@@ -8,12 +8,14 @@ model's own constants, such as the tokens of a table of positions."""
 
 import ast
 import collections
+import copy
 import itertools
 import math
 import operator
 import time
 
 import numpy as np
+import onnx
 from onnx import TensorProto, numpy_helper
 
 from .data import random_values
@@ -195,3 +197,46 @@ def find(model, ports, *, seed=0, seconds=SECONDS, clock=time.monotonic):
 
 def text_of(shapes):
     return " ".join(f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items())
+
+
+def fix_shapes(model, shapes):
+    """Gives dynamic dimensions of inputs the given extents."""
+    known = {value.name: value for value in model.graph.input}
+    symbols = {d.dim_param for value in known.values() for d in value.type.tensor_type.shape.dim if d.dim_param}
+    for name, shape in shapes.items():
+        if name in symbols and name not in known and len(shape) == 1:
+            for value in known.values():
+                for dim in value.type.tensor_type.shape.dim:
+                    if dim.dim_param == name:
+                        dim.Clear()
+                        dim.dim_value = int(shape[0])
+            continue
+        if name not in known:
+            raise argument(f"--shape: the model has no input '{name}'; it takes {', '.join(known)}")
+        dims = known[name].type.tensor_type.shape.dim
+        if len(dims) != len(shape):
+            raise argument(f"--shape: input '{name}' has {len(dims)} dimensions, got {len(shape)}")
+        for dim, extent in zip(dims, shape):
+            dim.Clear()
+            dim.dim_value = int(extent)
+    if shapes:
+        del model.graph.value_info[:]
+        for value in model.graph.output:
+            for dim in value.type.tensor_type.shape.dim:
+                if not dim.HasField("dim_value"):
+                    dim.Clear()
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    return model
+
+
+def with_shapes(model, shapes):
+    """fix_shapes, unless a branch that will not be taken has no sense for the shapes: ONNX Runtime then refuses the
+    model, and takes it with dynamic dimensions."""
+    if not shapes or not any(node.op_type == "If" for node in model.graph.node):
+        return fix_shapes(model, shapes)
+    fixed = fix_shapes(copy.deepcopy(model), shapes)
+    try:
+        session(fixed, optimise=False)
+    except Exception:  # whatever the runtime says: the dimensions stay as they are
+        return model
+    return fixed

@@ -120,6 +120,20 @@ def einsums_to_products(model):
 # ----------------------------------------------------------------------------------------------------
 
 
+def _is_least_length(graph, node):
+    """Whether a Clip or Max keeps lengths from 0, and does nothing else to them."""
+    least = [graph.array(name) for name in node.input[1:] if name]
+    return len(least) == 1 and least[0] is not None and least[0].size == 1 and 0 <= least[0].reshape(-1)[0] <= 1e-6
+
+
+def _known_axes(graph, node):
+    """The axes of a reduction, by attribute or operand; None where they are not known."""
+    axes = attribute(node, "axes")
+    if axes is None and len(node.input) > 1 and graph.array(node.input[1]) is not None:
+        axes = graph.array(node.input[1]).reshape(-1).tolist()
+    return axes
+
+
 def _divided_by_lengths(graph, node):
     """Whether a Div divides its first operand by the lengths of that operand's rows, through a least length, copies and
     a Transpose of both."""
@@ -132,16 +146,12 @@ def _divided_by_lengths(graph, node):
             order, x = attribute(made, "perm"), before.input[0]
             if order is None or attribute(before, "perm") != order:
                 return False
-        if is_onnx(made, "Clip", "Max"):
-            least = [graph.array(name) for name in made.input[1:] if name]
-            if len(least) != 1 or least[0] is None or least[0].size != 1 or not 0 <= least[0].reshape(-1)[0] <= 1e-6:
-                return False
+        if is_onnx(made, "Clip", "Max") and not _is_least_length(graph, made):
+            return False
         made = graph.producer.get(made.input[0])
     if made is None or not is_onnx(made, "ReduceL2") or not attribute(made, "keepdims", 1) or made.input[0] != x:
         return False
-    axes = attribute(made, "axes")
-    if axes is None and len(made.input) > 1 and graph.array(made.input[1]) is not None:
-        axes = graph.array(made.input[1]).reshape(-1).tolist()
+    axes = _known_axes(graph, made)
     rank = len(graph.shapes.get(x) or [])
     last = rank - 1 if order is None else order[-1]
     return bool(rank and axes) and [a % rank for a in axes] == [last]

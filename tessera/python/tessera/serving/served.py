@@ -16,6 +16,7 @@ import tessera
 from ..errors import error, model_error
 from ..shapes import shapes_ahead
 from .batching import Job, Queue
+from .chips import chip_of
 from .refusals import Kind, Refusal, invalid, of_run
 from .tensors import OF_ELEMENT, dtype_of
 
@@ -57,6 +58,7 @@ class Served:
         self._lock = threading.Lock()
         self._warmed = set()
         self._quantised = self._quantise()
+        self._chip = chip_of(settings)
         first = self._open()
         self._read_ports(first)
         sessions = [first] + [self._open() for _ in range(settings.instances - 1)]
@@ -86,12 +88,14 @@ class Served:
 
     def _open(self):
         settings = self.settings
+        if self._chip is None:
+            machine = dict(device=settings.device, config=settings.config, device_options=settings.device_options)
+        else:
+            machine = dict(chip=self._chip, cores=settings.cores, priority=settings.priority)
         return tessera.Session(
             self._quantised or self._path,
-            settings.device,
-            settings.config,
+            **machine,
             shapes=settings.shapes,
-            device_options=settings.device_options,
             profile=False,
             trusted_keys=self._trusted_keys,
             keep_state=False,  # requests of all clients come to one session

@@ -29,6 +29,7 @@ class Settings:
     versions: {"latest": N}, "all" or a list of numbers. shapes: {input: shape} that fix dynamic dimensions. warm: runs
     before the model counts as ready, each {input: shape}. warm_up: whether there are such runs. only_warm: refuse
     shapes that were not warmed. calibration: {"data": file, and the keywords of tessera.quantize} for a float model.
+    cores, priority: of a chip that models of the same device, config and device_options share (docs/serving.md).
     prepare: texts of shapes that will come, as of shapes.shapes_ahead, which are compiled while requests are served."""
 
     device: str = "fsim"
@@ -36,6 +37,8 @@ class Settings:
     device_options: dict = dataclasses.field(default_factory=dict)
     compile: dict = dataclasses.field(default_factory=dict)
     instances: int = 1
+    cores: tuple = ()
+    priority: int = 0
     versions: object = dataclasses.field(default_factory=lambda: {"latest": 1})
     batching: Batching = Batching()
     shapes: dict = dataclasses.field(default_factory=dict)
@@ -72,6 +75,11 @@ _RULES = {
     "device_options": _TABLE,
     "compile": _TABLE,
     "instances": _COUNT,
+    "cores": (
+        lambda v: isinstance(v, list) and v != [] and all(_is_count(core, 0) for core in v),
+        "a list of numbers of cores of a chip",
+    ),
+    "priority": (lambda v: type(v) is int, "a whole number"),
     "versions": (_are_versions, '{latest = N}, "all" or a list of version numbers'),
     "batching": _TABLE,
     "shapes": (_are_shapes, "a table from inputs to lists of dimensions"),
@@ -121,6 +129,7 @@ def parse(path, text, defaults):
     _checked(path, given, _RULES)
     table = {**defaults, **given}
     table["batching"] = _batching(path, table.get("batching", {}))
+    table["cores"] = tuple(table.get("cores", ()))
     table["warm"], table["prepare"] = tuple(table.get("warm", ())), tuple(table.get("prepare", ()))
     if "prepare" in given:  # of this model, whatever its name
         table["prepare"] = tuple(f"*:{text}" for text in given["prepare"])

@@ -19,7 +19,7 @@ import numpy as np
 
 from .expressions import LIMITS, Apply, Load, Number, Reduce, Source, byte_of, fits, identity, walk
 from .graphs import Value
-from .loops import Loop, Position
+from .loops import Loop, Position, count
 from .meaning import values_of
 
 MOST_WINDOWS = 2
@@ -58,11 +58,29 @@ class Window:
 
     @property
     def outputs(self):
-        return math.prod(loop.extent for loop in self.rows)
+        return count(self.rows)
 
     @property
     def taps(self):
-        return math.prod(loop.extent for loop in self.inner)
+        return count(self.inner)
+
+
+@dataclasses.dataclass
+class WeightedPart:
+    """The sum over `over` of data at run time, whose axes are the loops `own`, times an array over `loops`."""
+
+    value: Value
+    own: list
+    zero: int  # point, of the data
+    array: np.ndarray
+    loops: list
+    over: list
+
+    def rows(self):
+        return [loop for loop in self.own if loop not in self.over]
+
+    def columns(self):
+        return [loop for loop in self.loops if loop not in self.over]
 
 
 def nested(terms):
@@ -88,30 +106,37 @@ class Contractions:
             self.at(expression)
             value, loops = self.axes_of(expression)
             return Sums(value, loops, loops[-1:], max(0, len(loops) - 1), value.shape)
-        factors = list(self.factors(expression.body))
-        number = factor * math.prod(one.value for one in factors if isinstance(one, Number))
-        factors = [one for one in factors if not isinstance(one, Number)]
-        fixed = [one for one in factors if one.constant]
-        moving = [one for one in factors if not one.constant]
+        number, fixed, moving = self.split_product(expression.body, factor)
+        plain = not fixed and number == 1
         self.at(expression)
         if not moving:
             expression.fail("is constant; compute it in NumPy")
         squared = len(moving) > 1 and len({identity(one) for one in moving}) == 1
-        if squared and (len(moving) > 2 or fixed or number != 1 or self.slides(moving[0], expression.over)):
+        if squared and (len(moving) > 2 or not plain or self.slides(moving[0], expression.over)):
             return self.function_sum(expression, factor)
-        apart = any(loop.extent > 1 and all(loop not in one.loops for one in moving) for loop in expression.over)
-        if len(moving) > 2 or (len(moving) == 2 and (fixed or number != 1 or apart)):
+        if len(moving) > 2 or (len(moving) == 2 and not (plain and self.covers(moving, expression.over))):
             return None
         if len(moving) == 2 and byte_of(expression.body.range) and set(moving[0].loops) == set(moving[1].loops):
             moving = [expression.body]  # no product of matrices: bytes of the vector unit
-        alone = len(moving) == 1 and not fixed and number == 1
-        if alone and (found := self.summed(expression, moving[0])) is not None:
+        if len(moving) == 1 and plain and (found := self.summed(expression, moving[0])) is not None:
             return found
         data, zero = self.data_of(moving[0])
         if len(moving) == 2:
             other, other_zero = self.data_of(moving[1])
             return self.product(expression, (data, zero), (other, other_zero))
         return self.weighted(expression, data, zero, fixed, number)
+
+    def split_product(self, body, number):
+        """(number, constants, what comes at run time): the factors of number * body."""
+        factors = list(self.factors(body))
+        number *= math.prod(one.value for one in factors if isinstance(one, Number))
+        factors = [one for one in factors if not isinstance(one, Number)]
+        return number, [one for one in factors if one.constant], [one for one in factors if not one.constant]
+
+    @staticmethod
+    def covers(factors, over):
+        """Whether each loop with iterations is one of a factor's."""
+        return all(loop.extent == 1 or any(loop in one.loops for one in factors) for loop in over)
 
     def slides(self, factor, over):
         """Whether windows of a factor's positions overlap."""
@@ -355,7 +380,6 @@ class Contractions:
 
     def as_images(self, value, axes, images, channels, windows):
         """The data as [images, channels, axes of windows], by way of channels last where they are not first already."""
-        count = lambda some: math.prod(loop.extent for loop in some)
         spatial = [value.shape[axes.index(window)] for window in windows]
         first = [axes.index(one) for one in (*images, *channels, *windows)]
         if first == sorted(first):
@@ -371,40 +395,38 @@ class Contractions:
         value, moved = self.with_pads(value, still, byte)
         return value, [one if axis in walked else moved[axis] for axis, one in enumerate(positions)]
 
+    def as_pixels(self, value, axes, pixels, channels):
+        """The data as [1, channels, pixels]: one image without windows."""
+        value = self.graph.transpose(value, [axes.index(one) for one in (*pixels, *channels)])
+        value = self.graph.reshape(value, [1, count(pixels), count(channels)])
+        return self.graph.transpose(value, [0, 2, 1])
+
     def convolution(self, data, zero, weights, groups, columns, windows, over):
         array, weight_loops, weights_zero, dtype = weights
         value, axes, before, after = self.windowed(data, zero, windows)
-        count = lambda some: math.prod(loop.extent for loop in some)
         walked = [loop for window in windows for loop in window.inner]
+        rows = [loop for window in windows for loop in window.rows]
         inner = [loop for loop in weight_loops if loop in over and loop not in walked]
-        images = [one for one in axes if one not in windows and one not in groups and one not in inner]
-        flat = [] if windows else [count(images)]
-        if flat:  # pixels of one image
-            value = self.graph.transpose(value, [axes.index(one) for one in (*images, *groups, *inner)])
-            value = self.graph.reshape(value, [1, count(images), count(groups) * count(inner)])
-            value = self.graph.transpose(value, [0, 2, 1])
-        else:
+        images = [one for one in axes if one not in (*windows, *groups, *inner)]
+        if windows:
             value = self.as_images(value, axes, images, [*groups, *inner], windows)
+            taps, outputs, batch = [one.taps for one in windows], [one.outputs for one in windows], count(images)
+            steps = {"strides": [one.stride for one in windows], "dilations": [one.dilation for one in windows]}
+            steps["pads"] = [*before, *after]
+            left = [*images, *groups, *columns, *rows]
+        else:
+            value = self.as_pixels(value, axes, images, [*groups, *inner])
+            taps, outputs, batch = [1], [count(images)], 1
+            steps = {"strides": [1], "dilations": [1], "pads": [0, 0]}
+            left = [*groups, *columns, *images]
         order = [*groups, *columns, *inner, *walked]
         kernel = np.transpose(array, [weight_loops.index(loop) for loop in order])
-        taps = [window.taps for window in windows] or [1]
         kernel = kernel.reshape(count(groups) * count(columns), count(inner), *taps)
-        outputs = [window.outputs for window in windows] or flat
-        shape = [1 if flat else count(images), count(groups) * count(columns), *outputs]
+        shape = [batch, count(groups) * count(columns), *outputs]
         zeros = [self.graph.constant(np.array(zero, value.dtype)), self.graph.constant(np.array(weights_zero, dtype))]
-        result = self.graph.node(
-            "ConvInteger",
-            [value, self.graph.constant(kernel.astype(dtype)), *zeros],
-            "int32",
-            shape,
-            group=count(groups),
-            kernel_shape=taps,
-            strides=[window.stride for window in windows] or [1],
-            dilations=[window.dilation for window in windows] or [1],
-            pads=[*before, *after] or [0, 0],
-        )
-        rows = [loop for window in windows for loop in window.rows]
-        left = [*groups, *columns, *images] if flat else [*images, *groups, *columns, *rows]
+        operands = [value, self.graph.constant(kernel.astype(dtype)), *zeros]
+        numbers = {"group": count(groups), "kernel_shape": taps, **steps}
+        result = self.graph.node("ConvInteger", operands, "int32", shape, **numbers)
         return Sums(result, left, [*groups, *columns], 1, tuple(loop.extent for loop in left))
 
     def matrices(self, data, zero, weights, groups, columns, over):
@@ -414,7 +436,6 @@ class Contractions:
         rows = [loop for loop in loops if loop not in groups and loop not in inner]
         value = self.stacked(value, loops, [groups, rows, inner])
         kernel = np.transpose(array, [weight_loops.index(loop) for loop in (*groups, *inner, *columns)])
-        count = lambda some: math.prod(loop.extent for loop in some)
         batch = [count(groups)] if groups else []
         kernel = kernel.reshape(*batch, count(inner), count(columns))
         factor = self.graph.constant(kernel.astype(dtype))
@@ -427,7 +448,7 @@ class Contractions:
     def stacked(self, value, loops, parts):
         """Axes of groups (left out where there are none), rows and inner loops, each joined."""
         value = self.graph.transpose(value, [loops.index(loop) for part in parts for loop in part])
-        extents = [math.prod(loop.extent for loop in part) for part in parts]
+        extents = [count(part) for part in parts]
         return self.graph.reshape(value, extents if parts[0] else extents[1:])
 
     # --- several sums of products, added
@@ -435,48 +456,51 @@ class Contractions:
     def joined(self, expression, tensors):
         """Sums of products of matrices with the same rows and columns, side by side along what is summed; None for
         others. tensors: (factor, sum)."""
-        parts = []
-        for factor, one in tensors:
-            if not isinstance(one, Reduce) or one.kind != "sum":
-                return None
-            factors = list(self.factors(one.body))
-            number = factor * math.prod(part.value for part in factors if isinstance(part, Number))
-            moving = [part for part in factors if not part.constant]
-            fixed = [part for part in factors if part.constant and not isinstance(part, Number)]
-            if len(moving) != 1:
-                return None
-            data, zero = self.data_of(moving[0])
-            array, loops = self.constants_of(one, data, fixed, number)
-            value, own = self.axes_of(data)
-            parts.append((value, own, zero, array, loops, [loop for loop in one.over if loop.extent > 1]))
-        rows = [loop for loop in parts[0][1] if loop not in parts[0][5]]
-        columns = [loop for loop in parts[0][4] if loop not in parts[0][5]]
+        parts = self.weighted_parts(tensors)
+        if parts is None:
+            return None
+        rows, columns = parts[0].rows(), parts[0].columns()
         alike = all(
-            {loop for loop in own if loop not in over} == set(rows)
-            and {loop for loop in loops if loop not in over} == set(columns)
-            and (value.dtype, zero) == (parts[0][0].dtype, parts[0][2])
-            for value, own, zero, _, loops, over in parts
+            set(part.rows()) == set(rows)
+            and set(part.columns()) == set(columns)
+            and (part.value.dtype, part.zero) == (parts[0].value.dtype, parts[0].zero)
+            for part in parts
         )
         if not alike or set(rows) & set(columns):
             return None
         lines, kernels = [], []
-        for value, own, _, array, loops, _ in parts:
-            inner = [loop for loop in loops if loop not in columns]
-            lines.append(self.stacked(value, own, [[], rows, inner]))
-            kernel = np.transpose(array, [loops.index(loop) for loop in (*inner, *columns)])
-            kernels.append(kernel.reshape(math.prod(loop.extent for loop in inner), -1))
+        for part in parts:
+            inner = [loop for loop in part.loops if loop not in columns]
+            lines.append(self.stacked(part.value, part.own, [[], rows, inner]))
+            kernel = np.transpose(part.array, [part.loops.index(loop) for loop in (*inner, *columns)])
+            kernels.append(kernel.reshape(count(inner), -1))
         self.at(expression)
         array, weights_zero, dtype, times = self.as_weights(expression, np.concatenate(kernels))
         if times > 1:
             array, lines = np.concatenate(array), lines * times
         factor = self.graph.constant(array.astype(dtype))
         value = self.graph.concat(lines, 1)
-        zeros = [self.graph.constant(np.array(parts[0][2], value.dtype))]
+        zeros = [self.graph.constant(np.array(parts[0].zero, value.dtype))]
         zeros.append(self.graph.constant(np.array(weights_zero, dtype)))
         shape = [value.shape[0], array.shape[1]]
         result = self.graph.node("MatMulInteger", [value, factor, *zeros], "int32", shape)
         left = [*rows, *columns]
         return Sums(result, left, columns, 1, tuple(loop.extent for loop in left))
+
+    def weighted_parts(self, tensors):
+        """A WeightedPart of each sum; None where one is no sum of a byte times constants."""
+        parts = []
+        for factor, one in tensors:
+            if not isinstance(one, Reduce) or one.kind != "sum":
+                return None
+            number, fixed, moving = self.split_product(one.body, factor)
+            if len(moving) != 1:
+                return None
+            data, zero = self.data_of(moving[0])
+            array, loops = self.constants_of(one, data, fixed, number)
+            value, own = self.axes_of(data)
+            parts.append(WeightedPart(value, own, zero, array, loops, [loop for loop in one.over if loop.extent > 1]))
+        return parts
 
     # --- two factors at run time
 
@@ -498,7 +522,6 @@ class Contractions:
             sides.reverse()
             own.reverse()
         order = [loop for loop in sides[0][1] if loop in over]
-        count = lambda some: math.prod(loop.extent for loop in some)
         left = self.stacked(sides[0][0], sides[0][1], [batch, own[0], order])
         right = self.stacked(sides[1][0], sides[1][1], [batch, order, own[1]])
         zeros = [self.graph.constant(np.array(side[2], side[0].dtype)) for side in sides]

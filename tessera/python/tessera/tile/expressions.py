@@ -189,6 +189,13 @@ class Number(Expression):
         return str(self.value)
 
 
+def added(total, part):
+    """The sum of both, of which either may be None."""
+    if total is None or part is None:
+        return part if total is None else total
+    return total + part
+
+
 class Load(Expression):
     """An element of a tensor."""
 

@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from .contractions import Sums
-from .expressions import Load, Number, Reduce, Source
-from .loops import Loop
+from .expressions import Load, Number, Reduce, Source, added
+from .loops import Loop, count
 from .meaning import values_of
 
 MOST_PIECES = 64
@@ -77,8 +77,7 @@ class Gathering:
         for term in terms:
             own, part = self.pieces_of(expression, term, columns)
             pieces += own
-            if part is not None:
-                bias = part if bias is None else bias + part
+            bias = added(bias, part)
         if len(pieces) > MOST_PIECES:
             self.too_many(expression, len(pieces))
         self.at(expression)
@@ -128,8 +127,20 @@ class Gathering:
                 "result, or requantise it first"
             )
         over = [loop for loop in one.over if loop.extent > 1] if is_sum else []
+        fixed, sides = self.sides_of(one.body if is_sum else one, number)
+        if len(sides) > 2 or (len(sides) == 2 and fixed.loops):
+            texts = ", ".join([*(str(side.load) for side in sides), *([str(fixed)] if fixed.loops else [])])
+            expression.fail(f"multiplies {texts}; the machine multiplies two bytes: requantise a product")
+        for loop in over:  # in no factor: as often as it goes
+            if all(loop not in side.loops for side in sides) and loop not in fixed.loops:
+                fixed = fixed * loop.extent
+        over = [loop for loop in over if loop in fixed.loops or any(loop in side.loops for side in sides)]
+        return Term(sides, values_of(fixed, fixed.loops), list(fixed.loops), over)
+
+    def sides_of(self, body, number):
+        """(constant, Sides) of a product; factors that read the same element are one Side."""
         fixed, sides = Number(number), []
-        for factor in self.factors(one.body if is_sum else one):
+        for factor in self.factors(body):
             if factor.constant:
                 fixed = fixed * factor
                 continue
@@ -140,14 +151,7 @@ class Gathering:
                 same.values = same.values * values
             else:
                 sides.append(Side(load, values))
-        if len(sides) > 2 or (len(sides) == 2 and fixed.loops):
-            texts = ", ".join([*(str(side.load) for side in sides), *([str(fixed)] if fixed.loops else [])])
-            expression.fail(f"multiplies {texts}; the machine multiplies two bytes: requantise a product")
-        for loop in over:  # in no factor: as often as it goes
-            if all(loop not in side.loops for side in sides) and loop not in fixed.loops:
-                fixed = fixed * loop.extent
-        over = [loop for loop in over if loop in fixed.loops or any(loop in side.loops for side in sides)]
-        return Term(sides, values_of(fixed, fixed.loops), list(fixed.loops), over)
+        return fixed, sides
 
     def roles(self, terms, result, channels):
         """Loops of matrices, of rows, of columns. Tells the terms which of their factors has the rows."""
@@ -158,29 +162,34 @@ class Gathering:
         best = None
         for roles in itertools.product("crm", repeat=len(alike)):
             of = {loop: role for some, role in zip(alike.values(), roles, strict=True) for loop in some}
-            cost = (
-                sum(of.get(loop, "c") != "c" for loop in channels),
-                math.prod(loop.extent for loop, role in of.items() if role == "m"),
-                sum((self.order.get(a, -1) < self.order.get(b, -1)) for a in of for b in of if of[a] + of[b] == "cr"),
-                -math.prod(loop.extent for loop, role in of.items() if role == "r"),
-            )
+            cost = self.cost_of(of, channels)
             if best is not None and cost >= best[0]:
                 continue
-            turned = []
-            for term in terms:
-                own = [{of[loop] for loop in loops if loop in of} for loops in term.loops_of_factors()]
-                if "c" not in own[0] and "r" not in own[1]:
-                    turned.append(True)
-                elif "r" not in own[0] and "c" not in own[1]:
-                    turned.append(False)
-                else:
-                    break
-            if len(turned) == len(terms):
+            turned = [self.has_rows_first(term, of) for term in terms]
+            if None not in turned:
                 best = (cost, turned, of)
         _, turned, of = best
         for term, first in zip(terms, turned, strict=True):
             term.first = first
         return ([loop for loop in result if of[loop] == role] for role in "mrc")
+
+    def cost_of(self, of, channels):
+        """What is worse comes later: channels that are no columns, many matrices, results that must be turned, and few
+        rows. of: loop -> role."""
+        return (
+            sum(of.get(loop, "c") != "c" for loop in channels),
+            count(loop for loop, role in of.items() if role == "m"),
+            sum((self.order.get(a, -1) < self.order.get(b, -1)) for a in of for b in of if of[a] + of[b] == "cr"),
+            -count(loop for loop, role in of.items() if role == "r"),
+        )
+
+    @staticmethod
+    def has_rows_first(term, of):
+        """Whether the first factor of a term has the rows; None where rows and columns are in one factor."""
+        own = [{of[loop] for loop in loops if loop in of} for loops in term.loops_of_factors()]
+        if "c" not in own[0] and "r" not in own[1]:
+            return True
+        return False if "r" not in own[0] and "c" not in own[1] else None
 
     def pieces_of(self, expression, term, columns):
         """([(factor of the rows, factor of the columns, what is summed)], an Expression to add or None). Factors are
@@ -214,7 +223,7 @@ class Gathering:
             source = Source("bias", "int64", array.shape, array=array)
             load = Load(source, tuple(loop.position() for loop in loops))
             load.where = expression.where
-            bias = load if bias is None else bias + load
+            bias = added(bias, load)
         return pieces, bias
 
     @staticmethod
@@ -254,7 +263,6 @@ class Gathering:
         return [with_side(part), with_side(wide.values - part)]
 
     def side_by_side_product(self, pieces, matrices, rows, columns):
-        count = lambda some: math.prod(loop.extent for loop in some)
         lefts, rights = [], []
         for left, right, over in pieces:
             inner = [loop for loop in over if any(loop in self.loops_of(one) for one in (left, right))]
@@ -274,7 +282,7 @@ class Gathering:
     def factor_lines(self, factor, parts):
         """A Value, or an array of a constant: axes of matrices (left out where there are none) and two others."""
         loops = [loop for part in parts for loop in part]
-        shape = [math.prod(loop.extent for loop in part) for part in (parts if parts[0] else parts[1:])]
+        shape = [count(part) for part in (parts if parts[0] else parts[1:])]
         if not isinstance(factor, Side):
             array, own = factor
             array = np.transpose(array, [own.index(loop) for loop in loops if loop in own])

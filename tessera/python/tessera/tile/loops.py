@@ -3,6 +3,7 @@
 of loops with integer factors keeps that form; any other is a table over its loops."""
 
 import dataclasses
+import math
 import operator
 
 import numpy as np
@@ -151,6 +152,11 @@ def as_position(value):
     if number is None:
         refuse(f"a position is an integer or a function of loops, not {value!r}")
     return Position({}, number)
+
+
+def count(loops):
+    """How many iterations a nest of loops has."""
+    return math.prod(loop.extent for loop in loops)
 
 
 def combined(one, other, sign):
