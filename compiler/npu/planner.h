@@ -136,8 +136,9 @@ class Planner {
   };
   /// What a unit costs, or another in its place: of the whole unit as it is given.
   using Costs = std::function<std::optional<schedule::Cost>(const Unit&)>;
-  /// How a unit is settled: between its neighbours, between those that have changed since, or by the whole stream.
-  enum class Look { kFirst, kAgain, kWhole };
+  /// How a unit is settled: between its neighbours, between those that have changed since, by the whole stream, or by
+  /// it as each other one.
+  enum class Look { kFirst, kAgain, kWhole, kEach };
   /// Replays the noted candidate; its score.
   template <typename Plan>
   double judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan, Hand& hand,
@@ -215,8 +216,8 @@ class Planner {
   /// Settles one unit; whether another choice was made.
   bool settle_at(std::vector<Unit>& units, size_t u, Look look);
   bool settle_by(Unit& unit, const Costs& cost, Look look);
-  /// Settles the last unit that the bus bounds by the whole stream: when its fetches come is decided far before it, and
-  /// nothing behind it hides them.
+  /// Settles by the whole stream the last unit that the bus bounds, as its fetches are decided far before it and
+  /// nothing behind it hides them; in a stream of few instructions every unit.
   void polish(std::vector<Unit>& units, const MemoryPlan& plan);
   /// Whether a unit's transfers take longer than its products.
   bool bound_by_bus(const Unit& unit) const;

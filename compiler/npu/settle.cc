@@ -28,6 +28,11 @@ constexpr double kNear = 1.01;
 /// tried.
 constexpr int64_t kFewBorders = 3000;
 
+/// Instructions up to which every unit of a stream is judged by the whole stream, with candidates whose score between
+/// the neighbours was so many times the best one's.
+constexpr int64_t kFew = 400;
+constexpr double kNearWhole = 1.03;
+
 /// What was chosen for a unit, and how its candidates did.
 struct Choices {
   std::vector<Schedule> schedules;
@@ -59,7 +64,8 @@ void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, 
   SearchLog::Piece& piece = log_.pieces[unit.piece];
   // At a second look those have their scores between neighbours that were alike.
   std::vector<bool> asked(others.size(), true);
-  if (look == Look::kAgain && !short_) {
+  if ((look == Look::kAgain && !short_) || look == Look::kEach) {
+    const double near = look == Look::kEach ? kNearWhole : kNear;
     const auto first = [&](size_t candidate) { return piece.candidates[candidate].score_in_place; };
     std::optional<double> least = first(unit.candidate);
     for (const auto& other : others) {
@@ -67,10 +73,10 @@ void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, 
     }
     for (size_t k = 0; least && k < others.size(); ++k) {
       const std::optional<double> known = first(others[k].candidate);
-      asked[k] = !known || *known <= kNear * *least;
+      asked[k] = known ? *known <= near * *least : look != Look::kEach;
     }
   }
-  if (look != Look::kWhole) {
+  if (look != Look::kWhole && look != Look::kEach) {
     const auto alone = [&](size_t candidate) { return piece.candidates[candidate].score; };
     double least = alone(unit.candidate);
     for (const auto& other : others) least = std::min(least, alone(other.candidate));
@@ -133,7 +139,7 @@ void Planner::choose_strips(Unit& unit, const Costs& cost, Look look) {
   if (before == 0 || given(unit.first) != nullptr) return;
   const std::optional<Cost> own = cost(unit);
   if (!own) return;  // the judge looks at no streams
-  const bool few = look != Look::kWhole && own->instructions > kFewBorders;
+  const bool few = look != Look::kWhole && look != Look::kEach && own->instructions > kFewBorders;
   std::vector<int64_t> all = {before};
   std::copy_if(std::begin(schedule::kStrips), std::end(schedule::kStrips), std::back_inserter(all),
                [&](int64_t strips) { return strips != before && (!few || strips == 0); });
@@ -207,11 +213,16 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
 
 void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
   if (!replays()) return;
-  const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
-  if (last != units.rend())
+  const auto settled = [&](Unit& unit, Look look) {
     settle_by(
-        *last, [&](const Unit& unit) { return whole(between(units, 0, units.size(), &unit), plan, kReplayed); },
-        Look::kWhole);
+        unit, [&](const Unit& other) { return whole(between(units, 0, units.size(), &other), plan, kReplayed); }, look);
+  };
+  const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
+  if (pushed(units, kFew) <= kFew) {
+    for (Unit& unit : units) settled(unit, Look::kEach);
+  } else if (last != units.rend()) {
+    settled(*last, Look::kWhole);
+  }
 }
 
 bool Planner::bound_by_bus(const Unit& unit) const {

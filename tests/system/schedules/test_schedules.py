@@ -229,3 +229,22 @@ def test_one_copy_on_the_command_line(command, tmp_path):
     assert done.returncode == 0, done.stderr
     schedules = json.loads(done.stdout)
     assert len(schedules) > 8 and all(one_of_each(schedule) for schedule in schedules.values())
+
+
+def test_no_other_strips_of_a_chain_make_a_short_program_faster():
+    """A program of few instructions is settled as a whole: each of its chains by what all of it takes."""
+    data, feeds = networks.build("ds_cnn")
+
+    def measured(schedules):
+        session = tessera.Session(data, "sysc", "npu256", schedules=schedules)
+        session.run(None, feeds)
+        stats = session.stats()
+        return stats["cycles"] + 0.2 * (stats["dram_read_bytes"] + stats["dram_write_bytes"]) / 8
+
+    own = tessera.Session(data, "sysc", "npu256").schedules()
+    best = measured(own)
+    for name in ("conv4", "conv12"):
+        links = own[name]["chain"]
+        for strips in {32, 64, 128} - {own[name]["tile"].get("strips", 0)}:
+            changed = {link: {"chain": links, "tile": {**own[name]["tile"], "strips": strips}} for link in links}
+            assert best <= 1.01 * measured({**own, **changed}), (name, strips)
