@@ -178,6 +178,22 @@ struct Session::State {
     return ops::Value(std::move(tensor));
   }
 
+  void open_artifact(std::string_view bytes) {
+    loaded = read_artifact(bytes);
+    config = options.config.empty() ? loaded->config : isa::find_config(options.config);
+    const program::Plan& plan = loaded->plans[0];
+    for (int64_t id : plan.inputs) inputs.push_back(to_port(loaded->values[static_cast<size_t>(id)]));
+    for (size_t i = 0; i < plan.outputs.size(); ++i) {
+      Port port = to_port(loaded->values[static_cast<size_t>(plan.outputs[i])]);
+      if (i < loaded->output_names.size()) port.name = loaded->output_names[i];
+      if (i < loaded->output_keys.size()) port.keys = loaded->output_keys[i];
+      outputs.push_back(std::move(port));
+    }
+    pasts = loaded->growth.pasts;
+    show_ports();
+    open_device();
+  }
+
   void open(compiler::ModelSource given_model) {
     path = given_model.path();
     if (options.chip != nullptr) options.config = isa::to_toml(options.chip->config());
@@ -188,20 +204,7 @@ struct Session::State {
         throw Error(
             ErrorCode::kInvalidArgument,
             "the reference device interprets ONNX models; an artifact runs on a machine, for example --device fsim");
-      loaded = read_artifact(given_model.bytes());
-      config = options.config.empty() ? loaded->config : isa::find_config(options.config);
-      const program::Plan& plan = loaded->plans[0];
-      for (int64_t id : plan.inputs) inputs.push_back(to_port(loaded->values[static_cast<size_t>(id)]));
-      for (size_t i = 0; i < plan.outputs.size(); ++i) {
-        Port port = to_port(loaded->values[static_cast<size_t>(plan.outputs[i])]);
-        if (i < loaded->output_names.size()) port.name = loaded->output_names[i];
-        if (i < loaded->output_keys.size()) port.keys = loaded->output_keys[i];
-        outputs.push_back(std::move(port));
-      }
-      pasts = loaded->growth.pasts;
-      show_ports();
-      open_device();
-      return;
+      return open_artifact(given_model.bytes());
     }
     take_quantised_for(given_model.bytes(), options);
     const bool untimed = options.device == "fsim", is_simulated = options.device == "sysc" || options.device == "rtl";
