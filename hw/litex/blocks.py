@@ -208,11 +208,22 @@ def bind(netlist, part):
     return best[1], best[0]
 
 
+def top_of(source):
+    """The netlist in a file of Yosys' JSON, and its topmost module."""
+    design = json.loads(pathlib.Path(source).read_text())
+    return design, next(m for m in design["modules"].values() if int(m["attributes"].get("top", "0"), 2))
+
+
+def share(source, part):
+    """The largest share of its sites that a kind of block takes: of the netlist `source` on `part`."""
+    kinds = [cell["type"] for cell in top_of(source)[1]["cells"].values()]
+    return max(kinds.count(kind) / len(names) for kind, (_, names) in Part(part).sites.items())
+
+
 def write(source, target, part, package, constraints):
     """Writes the netlist `source` with sites to `target`; returns the wires' length. `part`: LFE5U-85F or the like;
     `package`: CABGA381 or the like; `constraints`: text of the .lpf. Errors: ValueError."""
-    design = json.loads(pathlib.Path(source).read_text())
-    top = next(module for module in design["modules"].values() if int(module["attributes"].get("top", "0"), 2))
+    design, top = top_of(source)
     part = Part(part)
     bound, length = bind(Netlist(top, part.pads(package, constraints)), part)
     for cell, site in bound.items():

@@ -69,10 +69,9 @@ void Engine::watch_head(Cycle now) {
   const auto* fence = std::get_if<isa::Fence>(&head);
   if (fence == nullptr || !fence->await) return;
   awaiting_ = true;
-  if (await_held_ == kNever && npu_.public_holds(*fence)) {
-    await_held_ = now;
-    wake_at(now + kCondition);
-  }
+  if (await_held_ == kNever && npu_.public_holds(*fence)) await_held_ = now;
+  // Asked for at each turn: another one of the same cycle takes the place of what was asked for before.
+  if (await_held_ != kNever && await_held_ + kCondition > now) wake_at(await_held_ + kCondition);
   if (unmet == nullptr && (await_held_ == kNever || now < await_held_ + kCondition))
     waiting_on_ = static_cast<int>(engine_);
 }

@@ -9,7 +9,9 @@ import sys
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "hw" / "synth"))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "hw" / "litex"))
+import bitstream
 import blocks
 
 RANDOM = np.random.default_rng(7)
@@ -113,3 +115,19 @@ def test_every_block_has_a_site_of_its_own_and_wires_are_short():
 def test_too_many_blocks_are_told():
     with pytest.raises(ValueError, match="20 MULT18X18D are needed and the part has 12"):
         blocks.bind(blocks.Netlist(groups(40), {}), MadeUpPart(12, 24))
+
+
+def test_a_router_that_goes_round_is_found(tmp_path):
+    log = tmp_path / "nextpnr_1.log"
+
+    def found(counts):
+        rounds = [f"Info:     iter={n} wires=900 overused={left} overuse={left}\n" for n, left in enumerate(counts)]
+        log.write_text("Info: Running router2...\n" + "".join(rounds))
+        return bitstream.goes_round(log)
+
+    always = bitstream.ROUNDS
+    assert found([90, 7] + [1] * always)
+    assert not found([90, 7] + [1] * (always - 1))
+    assert not found([2, 1] * always)
+    assert not found([1] * always + [0])
+    assert not found([])
