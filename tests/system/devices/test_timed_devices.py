@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def check(data, feeds, config, **memory):
+def check(data, feeds, config, bound=0.01, **memory):
     expected = tessera.Session(data, "fsim", config).run(None, feeds)
     stats = {}
     for device in ("rtl", "sysc"):
@@ -37,7 +37,7 @@ def check(data, feeds, config, **memory):
         stats[device] = session.stats()
     rtl, sysc = stats["rtl"], stats["sysc"]
     assert rtl.cycles > 0
-    assert abs(sysc.cycles - rtl.cycles) <= 0.01 * rtl.cycles, f"sysc {sysc.cycles}, rtl {rtl.cycles}"
+    assert abs(sysc.cycles - rtl.cycles) <= bound * rtl.cycles, f"sysc {sysc.cycles}, rtl {rtl.cycles}"
     for a, b in zip(rtl.layers, sysc.layers):
         if a["placement"] == "npu" and a["cycles"] is not None and a["cycles"] > 10000:
             assert abs(b["cycles"] - a["cycles"]) <= 0.03 * a["cycles"], (
@@ -122,7 +122,8 @@ def chained(request):
 @pytest.mark.parametrize("latency", [20, 100, 500])
 @pytest.mark.parametrize("config", ["npu64", "npu256"])
 def test_chains(chained, config, latency):
-    stats = check(*chained, config, dram_latency=latency)
+    # 15,000 cycles with pairs of depthwise vectors behind a slow memory: 1.1 % (docs/systemc.md).
+    stats = check(*chained, config, 0.015 if latency == 500 else 0.01, dram_latency=latency)
     layers = [layer for layer in stats.layers if layer.placement == "npu"]
     assert any(layer.bytes["output"] == 0 for layer in layers)  # results that never leave the chip
 
