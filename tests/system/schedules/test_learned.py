@@ -42,7 +42,7 @@ def tuned(database, cost_model, **more):
 def a_seed_decides(tmp_path, cost_model, **more):
     first = tuned(tmp_path / "a.db", cost_model, **more)
     other = tuned(tmp_path / "b.db", cost_model, workers="2", **more)
-    assert first.cycles < first.default_cycles and other.schedules == first.schedules
+    assert first.cycles <= first.default_cycles and other.schedules == first.schedules
     # As one that was killed in the middle: some units are there, others are not.
     with sqlite3.connect(tmp_path / "b.db") as connection:
         trials = "SELECT key FROM units WHERE json_extract(result, '$.trials') IS NOT NULL ORDER BY key LIMIT 2"
