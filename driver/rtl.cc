@@ -154,7 +154,7 @@ class RtlChipDevice final : public SimulatedDevice {
       return to;
     };
     chip_->run_jobs(
-        [&](std::vector<sim::RtlChipEnd> ended, bool running) {
+        [&](const std::vector<sim::RtlChipEnd>& ended, bool running) {
           std::vector<JobEnd> ends;
           for (const sim::RtlChipEnd& end : ended) ends.push_back({end.number, report_of(end)});
           std::vector<sim::RtlChipJob> jobs;

@@ -28,10 +28,10 @@ class SystemcDevice final : public SimulatedDevice {
   }
 
   void execute_jobs(const JobSource& source) override {
-    if (config().cores == 1) return Device::run_jobs(source);
+    if (config().cores == 1) return SimulatedDevice::execute_jobs(source);
     std::map<uint64_t, std::unique_ptr<Run>> runs;
     machine_.run_jobs(
-        [&](std::vector<sim::systemc::TimedEnd> ended, bool running) {
+        [&](const std::vector<sim::systemc::TimedEnd>& ended, bool running) {
           std::vector<JobEnd> ends;
           for (const sim::systemc::TimedEnd& end : ended) {
             ends.push_back({end.number, runs.at(end.number)->report(end.results)});

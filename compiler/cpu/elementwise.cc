@@ -32,7 +32,7 @@ struct Loops {
     attributed(name, opset, set, {}, [f](const ops::Node&) { return f; });
   }
   template <typename Set, typename Make>
-  void attributed(const char* name, int, Set, std::set<std::string>, Make make, const std::string& domain = "") {
+  void attributed(const char* name, int, Set, const std::set<std::string>&, Make make, const std::string& domain = "") {
     t.add(
         name,
         [make](Operator& o) {
@@ -47,12 +47,12 @@ struct Loops {
         domain);
   }
   template <typename Make>
-  void predicate(const char* name, int opset, std::set<std::string> names, Make make) {
-    attributed(name, opset, ops::scalar::kReals, std::move(names), make);
+  void predicate(const char* name, int opset, const std::set<std::string>& names, Make make) {
+    attributed(name, opset, ops::scalar::kReals, names, make);
   }
   template <typename Make>
-  void biased(const char* name, ops::kernel::Arity, std::set<std::string> names, Make make) {
-    attributed(name, 1, ops::scalar::kReals, std::move(names), make, nn::kMicrosoftDomain.str());
+  void biased(const char* name, ops::kernel::Arity, const std::set<std::string>& names, Make make) {
+    attributed(name, 1, ops::scalar::kReals, names, make, nn::kMicrosoftDomain.str());
   }
   template <typename Set, typename F>
   void binary(const char* name, int, Set, F f) {
@@ -67,7 +67,7 @@ struct Loops {
     binary(name, opset, set, f);
   }
   template <typename Set, typename Make>
-  void shift(const char* name, int, Set, std::set<std::string>, Make make) {
+  void shift(const char* name, int, Set, const std::set<std::string>&, Make make) {
     t.add(name, [make](Operator& o) { zip(o, make(o.node)); });
   }
   template <typename Set, typename F>

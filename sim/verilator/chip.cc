@@ -102,24 +102,29 @@ bool RtlChip::idle(size_t turn) const {
   return std::any_of(awaited_.begin(), awaited_.end(), [&](uint32_t cores) { return idle(turn, cores); });
 }
 
+/// One cycle more than to the end, as threads make it: so the registers are written and read in the same cycle whatever
+/// the host has made of the threads.
 bool RtlChip::advance(uint64_t limit, DramModel& dram) {
-  for (uint64_t stretch = kAlone;; stretch = std::min(2 * stretch, kMostAlone)) {
+  bool ended = false;
+  for (uint64_t stretch = kAlone; limit > 0; stretch = std::min(2 * stretch, kMostAlone)) {
     for (uint64_t cycle = threads_ > 1 ? std::min(limit, stretch) : limit; cycle > 0; --cycle, --limit) {
-      if (idle(turn_)) return true;
+      ended = idle(turn_);
       clock(dram);
+      if (ended) return true;
     }
-    if (idle(turn_)) return true;
-    if (limit == 0) return false;
-    limit -= advance_in_threads(limit, dram);
+    if (limit > 0) limit -= advance_in_threads(limit, dram, ended);
+    if (ended) return true;
   }
+  return idle(turn_);
 }
 
 /// The interconnect and memory are this thread's, which has the fewest cores. No thread waits for another one's half of
 /// the same cycle: cores make cycle n once the interconnect has made n - 1, and the interconnect makes it once all
 /// cores have made n - 1. It has its turn between this thread's cores, so that what the others wait for has long been
-/// said. That all cores are idle shows in the cycle behind, which is made, too. Leaves how many cycles were made: fewer
-/// where other threads have no processor of their own, since each wait for one of them would be as long as its turn.
-uint64_t RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
+/// said. That all cores are idle (`ended`) shows in the cycle behind, which is made, too. Leaves how many were made:
+/// fewer where other threads have no processor of their own, since each wait for one of them would be as long as its
+/// turn.
+uint64_t RtlChip::advance_in_threads(uint64_t limit, DramModel& dram, bool& ended) {
   struct alignas(64) Count {
     std::atomic<uint64_t> value{0};
   };
@@ -150,7 +155,8 @@ uint64_t RtlChip::advance_in_threads(uint64_t limit, DramModel& dram) {
     for (size_t thread = 1; thread < threads; ++thread) late += wait_until(thread, cycle) ? 0 : 1;
     cycle_interconnect(turn(cycle), dram);
     const bool crowded = late >= kLate && late * kLateEvery > cycle;
-    if (idle(turn(cycle)) || crowded) end.store(cycle + 1, std::memory_order_relaxed);
+    ended = idle(turn(cycle));
+    if (ended || crowded) end.store(cycle + 1, std::memory_order_relaxed);
     made[0].value.store(cycle + 1, std::memory_order_release);
     for (size_t c = half; c < from(1); ++c) cycle_core(c, turn(cycle));
   }

@@ -109,7 +109,7 @@ class RtlChip final : public RtlPins {
   bool idle(size_t turn, uint32_t cores) const;
   uint32_t write_programs(std::span<const size_t> numbers, std::span<const RtlChipProgram> programs,
                           uint64_t window_first, uint64_t window_last, DramModel& dram);
-  uint64_t advance_in_threads(uint64_t limit, DramModel& dram);
+  uint64_t advance_in_threads(uint64_t limit, DramModel& dram, bool& ended);
   std::vector<Trace> advance_traced(const RtlChipRequest& request, DramModel& dram);
   RtlRegisters registers(size_t core, DramModel& dram);
 
