@@ -254,7 +254,7 @@ PYBIND11_MODULE(_tessera, m) {
           }),
           py::arg("device"), py::arg("config"), py::arg("device_options"))
       .def("cores", [](const driver::SharedChip& chip) { return chip.config().cores; });
-  py::class_<driver::SharedChip::Attendance>(m, "Attendance");
+  const py::class_<driver::SharedChip::Attendance> attendance(m, "Attendance");
 
   py::class_<Session>(m, "Session")
       .def(py::init([](py::object model, const std::string& device, const std::string& config,
