@@ -46,14 +46,15 @@ inline constexpr Types<kernel::kBoolSet> kTruthValues{};
 inline constexpr Types<kernel::kNumeric | kernel::kBoolSet | kernel::set_of({DType::kString})> kComparable{};
 
 /// Calls one method of `o` for each operator:
-///   unary(name, opset, types, f)                 y = f(x)
-///   attributed(name, opset, types, names, make)  y = f(x), f = make(node) with attributes of these names
-///   predicate(name, opset, names, make)          truth value of a float
-///   biased(name, inputs, names, make)            of com.microsoft: y = f(x), or f(x + bias) with a bias along the last
-///   axis binary(name, opset, types, f)                y = f(a, b), broadcast onto_first(name, opset, types, f) the
-///   same, with the shape of a shift(name, opset, types, names, make)              y = f(a, b) of integers, broadcast,
-///   f = make(node) comparison(name, opset, types, f)            truth value of a and b, broadcast fold(name, opset,
-///   types, mean, f)            y = f(f(a, b), c) and so on, broadcast; divided by their number for a mean
+/// - unary(name, opset, types, f): y = f(x)
+/// - attributed(name, opset, types, names, make): y = f(x), f = make(node) with attributes of these names
+/// - predicate(name, opset, names, make): truth value of a float
+/// - biased(name, inputs, names, make): of com.microsoft, y = f(x), or f(x + bias) with a bias along the last axis
+/// - binary(name, opset, types, f): y = f(a, b), broadcast
+/// - onto_first(name, opset, types, f): the same, with the shape of a
+/// - shift(name, opset, types, names, make): y = f(a, b) of integers, broadcast, f = make(node)
+/// - comparison(name, opset, types, f): truth value of a and b, broadcast
+/// - fold(name, opset, types, mean, f): y = f(f(a, b), c) and so on, broadcast; divided by their number for a mean
 template <typename Operators>
 void pointwise_operators(Operators& o) {
   o.binary("Add", 7, kNumbers, [](auto a, auto b) { return a + b; });
