@@ -232,15 +232,14 @@ module tsr_top #(
     .holds_o(timeline_holds), .waiting_on_o(timeline_waiting_on)
   );
 
-  // A simulator's: public_o in the next cycle, unless reset or clear_i make it 0. It depends on state only.
-  logic [15:0] probe_public  /* verilator public_flat_rd */;
-
   // What cores know of each other. The public counter that the head of LOAD or STORE awaits is looked at beside its
   // conditions; that it was reached stays true. STORE's FENCEs that publish are known by their place among its instructions.
   if (Cores > 1) begin : gen_cores
     logic [1:0] wants, reached, reached_q, blocked;  // LOAD, STORE
     logic publishes, publishes_valid, publishes_ready, publishing;
     logic [15:0] public_q;
+    // A simulator's: public_o in the next cycle, unless reset or clear_i make it 0. It depends on state only.
+    logic [15:0] probe_public  /* verilator public_flat_rd */;
     always_comb begin
       for (int unsigned t = 0; t < 2; t++) begin
         wants[t] = head_valid[t == 0 ? Load : Store] && (t == 0 ? load_await[20] : store_await[20]);
@@ -289,14 +288,13 @@ module tsr_top #(
     assign idle_o = !run && !start;
     assign fault_o = fault;
     logic unused_cores;
-    assign unused_cores = &{1'b0, publishes_valid, publishes_ready};
+    assign unused_cores = &{1'b0, publishes_valid, publishes_ready, probe_public};
   end else begin : gen_one_core
     assign holds = timeline_holds;
     assign waiting_on = timeline_waiting_on;
     assign awaiting = 1'b0;
     assign await_passes = 1'b0;
     assign public_o = '0;
-    assign probe_public = '0;
     assign idle_o = 1'b0;
     assign fault_o = 1'b0;
     assign {load_head[AwaitBits-1:0], store_head[AwaitBits-1:0]} = '0;
@@ -527,7 +525,7 @@ module tsr_top #(
   assign unused = &{1'b0, probe_queued, probe_issued, probe_completed, probe_faulted, probe_busy, probe_waiting,
                     probe_stall_memory, probe_stall_port, probe_finished, probe_read_granted, probe_read_fetch,
                     probe_store_granted, probe_store_length, probe_store_pc, probe_queued_pc, probe_head_pc,
-                    probe_completed_pc, probe_run, probe_public, load_await, store_await, load_pushed, store_pushed, fetch_fence, head_word, fault_found, fetch_word, pads_parity,
+                    probe_completed_pc, probe_run, load_await, store_await, load_pushed, store_pushed, fetch_fence, head_word, fault_found, fetch_word, pads_parity,
                     alu_parity};
 
 endmodule

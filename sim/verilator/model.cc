@@ -177,7 +177,7 @@ class Model {
     pins.fault = m.fault_o;
     pins.rest = m.rest_o;
     pins.counter = m.public_o;
-    pins.next_counter = m.rootp->tsr_top__DOT__probe_public;
+    pins.next_counter = m.rootp->tsr_top__DOT__gen_cores__DOT__probe_public;
 #endif
   }
 
