@@ -28,9 +28,9 @@ STEPS = "one sequence of steps over the same state, which parts would have to pa
 # "file: function": why it may stay as it is.
 EXCEPTIONS = {
     "compiler/nn/bridge.cc: tessera::nn::to_element_type": ENUMERATION,
-    "compiler/npu/check.cc: tessera::npu::Checker::check": RULES,
-    "compiler/npu/check.cc: tessera::npu::Checker::check_tensor": RULES,
-    "compiler/npu/settle.cc: tessera::npu::Planner::pick": STEPS,
+    "compiler/npu/input/check.cc: tessera::npu::Checker::check": RULES,
+    "compiler/npu/input/check.cc: tessera::npu::Checker::check_tensor": RULES,
+    "compiler/npu/planning/settle.cc: tessera::npu::Planner::pick": STEPS,
     "compiler/onnx/tensor_decode.cc: tessera::onnx::from_typed": ENUMERATION,
     "compiler/schedule/chain.cc: tessera::schedule::ChainPlanner::plan": RULES,
     "ops/convolution.cc: tessera::ops::infer_convolution": SHAPES,
