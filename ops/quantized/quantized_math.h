@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ops/elementwise_kernel.h"
-#include "ops/quantized_scalar.h"
+#include "ops/quantized/quantized_scalar.h"
 
 namespace tessera::ops::quantized {
 

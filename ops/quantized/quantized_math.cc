@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See quantized_math.h. Rounding and saturation, parameters of a node, tables.
-#include "ops/quantized_math.h"
+#include "ops/quantized/quantized_math.h"
 
 #include <algorithm>
 #include <cmath>

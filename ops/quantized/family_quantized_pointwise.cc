@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/quantized_math.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::ops {
 

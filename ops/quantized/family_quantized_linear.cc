@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "ops/expansion.h"
-#include "ops/quantized_math.h"
+#include "ops/quantized/quantized_math.h"
 #include "ops/window.h"
 
 namespace tessera::ops {

@@ -6,8 +6,8 @@
 #include <bit>
 #include <cmath>
 
-#include "ops/litert_math.h"
-#include "ops/quantized_math.h"
+#include "ops/litert/litert_math.h"
+#include "ops/quantized/quantized_math.h"
 #include "ops/window.h"
 
 namespace tessera::ops {

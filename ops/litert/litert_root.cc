@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/litert_root.h"
+#include "ops/litert/litert_root.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/quantized_math.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::ops {
 namespace {

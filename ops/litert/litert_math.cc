@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/litert_math.h"
+#include "ops/litert/litert_math.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decision trees from the two forms in which ai.onnx.ml writes them, and their scores.
-#include "ops/trees.h"
+#include "ops/classical/trees.h"
 
 #include <cmath>
 

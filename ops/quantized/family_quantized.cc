@@ -4,7 +4,7 @@
 // how one element is rounded stands in quantized_math.h, how the scale of an element is found in ParameterIndex.
 #include <cmath>
 
-#include "ops/quantized_math.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::ops {
 

@@ -2,7 +2,7 @@
 // The inverse square root of LiteRT's kernels, in fixed point.
 #pragma once
 
-#include "ops/litert_math.h"
+#include "ops/litert/litert_math.h"
 
 namespace tessera::ops::litert {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "ops/trees.h"
+#include "ops/classical/trees.h"
 
 namespace tessera::ops {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parsing of a pattern into a tree, the tree into instructions (repetitions are written out), and the run over a text:
 // a list of the program counters that are alive, advanced by one character at a time.
-#include "ops/regular_expression.h"
+#include "ops/onnx/regular_expression.h"
 
 #include <algorithm>
 #include <cwctype>

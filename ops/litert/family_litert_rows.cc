@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
-#include "ops/litert_root.h"
+#include "ops/litert/litert_root.h"
 
 namespace tessera::ops {
 
