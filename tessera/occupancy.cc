@@ -157,7 +157,8 @@ json columns_of(const std::vector<Region>& regions, bool with_instruction) {
 
 class Occupancy {
  public:
-  Occupancy(const program::Artifact& artifact, const Timeline& timeline) : artifact_(artifact), timeline_(timeline), scratchpads_(static_cast<size_t>(artifact.config.cores)) {
+  Occupancy(const program::Artifact& artifact, const Timeline& timeline)
+      : artifact_(artifact), timeline_(timeline), scratchpads_(static_cast<size_t>(artifact.config.cores)) {
     for (const program::Plan& plan : artifact.plans)
       for (const program::Step& step : plan.steps)
         if (const auto* npu = std::get_if<program::NpuStep>(&step)) steps_[npu->program] = npu;

@@ -179,8 +179,9 @@ TEST(RtlChipTiming, ShortRunsBetweenFences) {
     std::vector<std::string> texts(2);
     for (int n = 0; n < 6; ++n) {
       for (size_t core = 0; core < 2; ++core) {
-        texts[core] += "store space=acc length=40 extent=1,1,1,12 dram_stride=0,0,0,96 sp_stride=0,0,0,48 dram_offset=" +
-                       std::to_string((2 * n + static_cast<int>(core)) * 2048) + "\nfence engine=store publish\n";
+        texts[core] +=
+            "store space=acc length=40 extent=1,1,1,12 dram_stride=0,0,0,96 sp_stride=0,0,0,48 dram_offset=" +
+            std::to_string((2 * n + static_cast<int>(core)) * 2048) + "\nfence engine=store publish\n";
       }
     }
     for (const int latency : {20, 100}) {
