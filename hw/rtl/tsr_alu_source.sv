@@ -48,11 +48,8 @@ module tsr_alu_source #(
   localparam logic [1:0] FromKept = 2'd3;
 
   // The read of a row's entry that is rounded to int8, each with its channels anew. Its address in PARAM comes from rows.
-  localparam tsr_alu_pkg::read_t Rounded = '{
-    first: 1'b1, take_src: 1'b1, take_second: 1'b0, completing: 1'b1, raw: 1'b0, adds: 1'b0, compares: 1'b0,
-    src_unsigned: 1'b0, src: SpaceAcc, param_address: 10'd0,
-    bounds: '{convert: 1'b1, low: -10'sd128, high: 10'sd127, out_zero: 9'd0}
-  };
+  localparam tsr_alu_pkg::bounds_t Int8 = {1'b1, -10'sd128, 10'sd127, 9'd0};
+  localparam tsr_alu_pkg::read_t Rounded = {4'b1101, 4'b0000, SpaceAcc, 10'd0, Int8};  // first, take_src, completing
 
   tsr_alu_pkg::read_t read, read_1_q, read_2_q;
   logic valid_1_q, fresh_1_q, valid_2_q, valid_3_q, raw_3_q;

@@ -741,14 +741,15 @@ module tsr_rows #(
     assign {squares[l], sums[Slots+l]} = {gen_lane[l % RowLanes].squares_7, gen_lane[l % RowLanes].first_sum_3};
   end
   assign captured = {squares[lane], sums[{!is_sum, lane}]};
-  logic [RowBits-1:0] read_row;  // whose results are written or made
+  logic [RowBits-1:0] read_row, taken_row;  // whose results are written or made
   logic [48:0] kept_read;
   logic [31:0] maximum_read;
   logic [13:0] target_read;
-  assign read_row = both ? taken.row : finish_row_q;
-  assign kept_read = kept[read_row];
-  assign maximum_read = maximum[{finish_half, read_row}];
-  assign target_read = target[{finish_half, both ? fetch_row_q : finish_row_q}];
+  assign read_row = both ? fetch_row_q : finish_row_q;
+  assign taken_row = both ? taken.row : finish_row_q;
+  assign kept_read = kept[taken_row];
+  assign maximum_read = maximum[{finish_half, taken_row}];
+  assign target_read = target[{finish_half, read_row}];
   logic captured_all;
   logic [1:0] capture_slot;
   assign capture_slot = phase_q - 2'd3;
