@@ -183,9 +183,11 @@ module tsr_rows #(
     logic [RowBits-1:0] row;
     logic [13:0] target;
   } taken_t;
+  localparam int unsigned TakenBits = RowBits + 19;
+  localparam int unsigned LateBits = $clog2(Rounding + 1);
   taken_t read_now, read_late, taken;
   logic takes;
-  logic [$clog2(Rounding+1)-1:0] late_q;  // cycles until the vectors that are read have been taken
+  logic [LateBits-1:0] late_q;  // cycles until the vectors that are read have been taken
   logic all_taken;
   assign read_now.result = !reducing && (!both || beside_q);
   assign read_now.half = half_q;
@@ -194,7 +196,7 @@ module tsr_rows #(
   assign read_now.part = part;
   assign read_now.row = fetch_row_q;
   assign read_now.target = result_target;
-  tsr_delay #(.Width($bits(taken_t)), .Stages(Rounding)) u_late (
+  tsr_delay #(.Width(TakenBits), .Stages(Rounding)) u_late (
     .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(1'b1), .data_i(read_now), .data_o(read_late)
   );
   assign taken = rounds ? read_late : read_now;
@@ -204,7 +206,7 @@ module tsr_rows #(
   assign all_taken = fetched_all_q && late_q == '0;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) late_q <= '0;
-    else if (rounds && slot_turns) late_q <= ($clog2(Rounding + 1))'(Rounding);
+    else if (rounds && slot_turns) late_q <= LateBits'(Rounding);
     else if (late_q != '0) late_q <= late_q - 1'b1;
   end
   assign taking_last = !reducing || fetch_row_q == rows_q;  // of an iteration
