@@ -25,7 +25,7 @@ def exponentials(step, size=1.0):
 
 
 @tile.kernel
-def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2, split=1):
+def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2):
     """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
     probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
     heads, n, d = query.shape
@@ -33,7 +33,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     rows = min(rows, n)
     bands = [(head, begin) for head in range(heads) for begin in range(0, n, rows)]
     per_head = len(bands) // heads
-    lag = max(1, min(lag, len(bands) - 1)) if split == 1 else 1
+    lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)
     keys, values = [k.wgt(m, d) for _ in range(2)], [k.wgt(d, m) for _ in range(2)]
     queries = [k.inp(rows, d) for _ in range(copies)]
@@ -48,11 +48,6 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
 
     def count(number):
         return min(rows, n - bands[number][1])
-
-    def parts(number):
-        """Of a band's parts the place, the first row and the rows."""
-        begins, first = range(0, count(number), part), number % (lag + 1)
-        return [(first + p, begin, min(part, count(number) - begin)) for p, begin in enumerate(begins)]
 
     def load_keys(head):
         if head < heads and head not in loaded:
@@ -123,13 +118,13 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     if direct:
         k.fill(scalars, 127)  # in each byte: of a maximum the low one counts
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
-    parts = values[0].blocks
+    positions = values[0].blocks
     for number in range(len(bands) + lag):
         head, place = divmod(number, per_head)
         if len(sums) > 1 and number + 1 < len(bands):
             score(number + 1)
         if number == 0:
-            load_values(0, 0, parts)
+            load_values(0, 0, positions)
         if place == 1:
             load_keys(head + 1)
         if number >= lag:
@@ -143,7 +138,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         if number >= lag:
             finish(number - lag)
             head, place = divmod(number - lag, per_head)
-            load_values(head + 1, place * parts // per_head, (place + 1) * parts // per_head)
+            load_values(head + 1, place * positions // per_head, (place + 1) * positions // per_head)
     return result
 
 
@@ -168,6 +163,5 @@ def _(rng):
         "rows": int(rng.integers(1, 20)),
         "lag": int(rng.integers(0, 4)),
         "copies": int(rng.integers(1, 3)),
-        "split": int(rng.integers(1, 3)),
         "step": float(rng.choice([0.01, 0.05, 0.5, 1.0])),
     }

@@ -123,20 +123,16 @@ def test_attention_leaves_nothing_but_the_products():
     assert tensors <= moved <= tensors + 8192
 
 
-def test_attention_in_halves_of_bands_has_room_for_more_rows():
-    """Fewer bands have fewer groups whose results stand alone, with the same results and the same bytes."""
+def test_attention_rounds_scores_as_the_softmax_reads_them():
+    """What remains is the work of rows: no pass of its own over the scores."""
     rng = np.random.default_rng(4)
     arrays = [rng.integers(-128, 128, one).astype(np.int8) for one in ((2, 320, 32), (2, 320, 32), (2, 32, 320))]
     attention = example("attention").attention
-    outcomes = []
-    for options in ({"rows": 48}, {"rows": 64, "split": 2}):
-        session = attention.build(*arrays, config="npu256t", lag=1, copies=1, **options).session("sysc")
-        result = session.run(None, dict(zip(("query", "key", "value"), arrays, strict=True)))[0]
-        stats = session.stats()
-        outcomes.append((result, stats["cycles"], stats["dram_write_bytes"]))
-    (small, slow, stored), (large, fast, stored_too) = outcomes
-    assert (small == large).all() and (large == attention.meaning(*arrays)).all()
-    assert fast < 0.97 * slow and stored == stored_too
+    session = attention.build(*arrays, config="npu256t", rows=48, lag=1, copies=1).session("sysc")
+    result = session.run(None, dict(zip(("query", "key", "value"), arrays, strict=True)))[0]
+    assert (result == attention.meaning(*arrays)).all()
+    groups, bands = 2 * 20, 2 * 7  # of 16 rows, with 20 vectors each
+    assert session.stats()["cycles"] <= 1.05 * (groups * 1405 + bands * 1300)
 
 
 def test_tuning_finds_the_fastest_point():
