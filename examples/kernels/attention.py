@@ -25,13 +25,13 @@ def exponentials(step, size=1.0):
 
 
 @tile.kernel
-def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2):
+def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2, ahead=1):
     """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
     probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
     heads, n, d = query.shape
     m = key.shape[1]
     rows = min(rows, n)
-    bands = [(head, begin) for head in range(heads) for begin in range(0, n, rows)]
+    bands = [(head, begin, min(begin + rows, n)) for head in range(heads) for begin in range(0, n, rows)]
     per_head = len(bands) // heads
     lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)
@@ -39,7 +39,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     queries = [k.inp(rows, d) for _ in range(copies)]
     blocks = -(-m // k.machine.block_out)
     direct = step <= STEEPEST
-    sums = [k.acc(blocks, rows, 1) for _ in range(2 if direct else copies)]
+    sums = [k.acc(blocks, rows, 1) for _ in range(1 + ahead if direct else copies)]
     scalars = k.acc(1 if direct else rows, 1)
     scores = None if direct else k.out(rows, m)  # the vector unit alone works on them, a band at a time
     chances = [k.inp(rows, m, dtype="uint8") for _ in range(lag + 1)]
@@ -47,7 +47,7 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     mixed, results = [k.acc(rows, d) for _ in range(copies)], [k.out(rows, d) for _ in range(2)]
 
     def count(number):
-        return min(rows, n - bands[number][1])
+        return bands[number][2] - bands[number][1]
 
     def load_keys(head):
         if head < heads and head not in loaded:
@@ -66,10 +66,10 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
             k.load(values[head % 2][:, begin:end], value[head, :, begin * lanes : min(m, end * lanes)])
 
     def score(number):
-        head, begin = bands[number]
+        head, begin, end = bands[number]
         load_keys(head)
         x, s, w = queries[number % copies], sums[number % len(sums)], keys[head % 2]
-        k.load(x[: count(number)], query[head, begin : begin + count(number)])
+        k.load(x[: count(number)], query[head, begin:end])
         i, j, c = k.axes(count(number), s.dims[0], x.blocks)
         k.dot(s[j, i, 0], x[i, c], w[j, c], over=[c], order=[i, j])
 
@@ -106,11 +106,11 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         k.dot(a[i, b], p[i, c], w[b, c], over=[c])
 
     def finish(number):
-        head, begin = bands[number]
+        head, begin, end = bands[number]
         a, o = mixed[number % copies], results[number % 2]
         i, b = k.axes(count(number), o.blocks)
         k.convert(o[i, b], a[i, b], to_result[0])
-        k.store(result[head, begin : begin + count(number)], o[: count(number)])
+        k.store(result[head, begin:end], o[: count(number)])
 
     # What a band needs is issued in front of the vector unit's work on the band before.
     to_score, to_result = k.param(0, scale), k.param(0, out_scale)
@@ -119,16 +119,18 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
         k.fill(scalars, 127)  # in each byte: of a maximum the low one counts
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
     positions = values[0].blocks
+    for number in range(1, len(sums) - 1):
+        score(number)
     for number in range(len(bands) + lag):
         head, place = divmod(number, per_head)
-        if len(sums) > 1 and number + 1 < len(bands):
-            score(number + 1)
         if number == 0:
             load_values(0, 0, positions)
         if place == 1:
             load_keys(head + 1)
         if number >= lag:
             mix(number - lag)
+        if len(sums) > 1 and number + len(sums) - 1 < len(bands):
+            score(number + len(sums) - 1)
         if number < len(bands):
             if not direct:
                 round_scores(number)
