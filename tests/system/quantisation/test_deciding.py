@@ -123,7 +123,9 @@ def test_a_length_that_is_called_n_is_no_batch():
 def test_lengths_that_many_inputs_share_are_no_sounds():
     """A graph of atoms and edges: ten thousands of either would take minutes, and no sound has features."""
     b = Builder(seed=1)
-    atoms = b.node("Mul", ["charge", b.node("Unsqueeze", [b.node("Mul", ["mass", "radius"]), b.constant(np.array([1]))])])
+    atoms = b.node(
+        "Mul", ["charge", b.node("Unsqueeze", [b.node("Mul", ["mass", "radius"]), b.constant(np.array([1]))])]
+    )
     pairs = b.node("Gather", [atoms, b.node("Cast", ["first"], to=7)])
     edges = b.node("Concat", [pairs, "distance"], axis=1)
     inputs = {"charge": ["atoms", 16], "mass": ["atoms"], "radius": ["atoms"], "first": ["edges"]}

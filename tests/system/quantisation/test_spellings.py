@@ -77,7 +77,11 @@ def test_other_einsums_stay(equation):
 @pytest.mark.parametrize(
     ("constant", "operand", "perm"),
     [
-        ((2, 5, 8), (6, 8), [1, 0]),  # a Fourier transform: real and imaginary parts of frames, as TensorFlow exports it
+        (
+            (2, 5, 8),
+            (6, 8),
+            [1, 0],
+        ),  # a Fourier transform: real and imaginary parts of frames, as TensorFlow exports it
         ((5, 8), (6, 8), None),
         ((5, 8), (2, 3, 6, 8), [0, 1, 3, 2]),
         ((2, 3, 5, 8), (6, 8), [1, 0]),
