@@ -28,6 +28,9 @@ RowNest row_nest(const Rows& i) {
   return nest;
 }
 
+/// By how much later the vectors of a source come because they are rounded.
+inline int64_t row_rounding_cycles(AluSpace source) { return source == AluSpace::kAcc ? timing::row::kRounding : 0; }
+
 /// ROW_REDUCE's sums: from the cycle behind a group's last address to that in which its first result may be kept.
 inline int64_t row_walk_cycles(const MachineConfig& config, int64_t rows, int64_t entries) {
   namespace row = timing::row;
@@ -91,7 +94,8 @@ inline int64_t row_cycles(const RowMap& i, const MachineConfig& config, const Ro
     const int64_t group = timing::row::group(config), whole = nest.rows / group, left = nest.rows % group;
     return whole * row_sum_cycles(config, group, nest.entries) +
            (left > 0 ? row_sum_cycles(config, left, nest.entries) : 0) +
-           row_rest_cycles(config, left > 0 ? left : std::min(nest.rows, group), nest.entries);
+           row_rest_cycles(config, left > 0 ? left : std::min(nest.rows, group), nest.entries) +
+           (whole + (left > 0 ? 1 : 0) + 1) * row_rounding_cycles(i.src);
   }
   constexpr int64_t kExponent = 10;
   const int64_t setup = row_setup_cycles(i, kExponent);

@@ -185,7 +185,6 @@ Result check_rows(const Row& i, const MachineConfig& config) {
   if (auto v = check_extents(i.extent)) return v;
   if (i.row > kLoops) return illegal("row exceeds 6");
   if (auto v = check_reduced_strides("scalar_stride", i.scalar_stride, i.row)) return v;
-  if (i.src == AluSpace::kAcc) return illegal("rows are not read from acc");
   if (i.src == AluSpace::kInp && config.block_in != config.block_out) {
     return illegal("the ALU reaches inp only when block_in = block_out");
   }
@@ -194,6 +193,7 @@ Result check_rows(const Row& i, const MachineConfig& config) {
 
 Result check(const RowReduce& i, const MachineConfig& config) {
   if (auto v = check_rows(i, config)) return v;
+  if (i.src == AluSpace::kAcc) return illegal("row_reduce does not read rows from acc");
   if (i.tail == 0 || i.tail > config.block_out) return illegal("tail is not in 1 to block_out");
   if (i.operation != Reduction::kSumExp && i.table != 0) return illegal("table is for sum_exp");
   if (i.operation != Reduction::kMoments) {
@@ -211,6 +211,9 @@ Result check(const RowReduce& i, const MachineConfig& config) {
 Result check(const RowMap& i, const MachineConfig& config) {
   if (auto v = check_rows(i, config)) return v;
   if (i.dst == AluSpace::kAcc) return illegal("row_map does not write acc");
+  const bool rounds = i.src == AluSpace::kAcc;
+  if (rounds && i.operation != Mapping::kSumSoftmax) return illegal("only sum_softmax reads rows from acc");
+  if (rounds && i.src_unsigned) return illegal("src_unsigned is for bytes");
   if (i.dst == AluSpace::kInp && config.block_in != config.block_out) {
     return illegal("the ALU reaches inp only when block_in = block_out");
   }
@@ -223,8 +226,8 @@ Result check(const RowMap& i, const MachineConfig& config) {
     return illegal("tail and sum_table are for sum_softmax");
   }
   if (i.operation != Mapping::kNormalise) {
-    if (i.param_addr != 0 || i.param_loop != kNoLoop || i.zero != 0) {
-      return illegal("param_addr, param_loop and zero are for normalise");
+    if ((i.param_addr != 0 && !rounds) || i.param_loop != kNoLoop || i.zero != 0) {
+      return illegal(std::string(rounds ? "" : "param_addr, ") + "param_loop and zero are for normalise");
     }
     return {};
   }

@@ -105,6 +105,10 @@ TEST(CheckOperands, RowsOfARunTimeLength) {
   EXPECT_EQ(message("row_reduce src=out operation=sum_exp tail=1 limited"), "ok");
   EXPECT_EQ(message("row_reduce src=out operation=moments tail=1 length=1 limited"), "limited is for max and sum_exp");
   EXPECT_EQ(message("row_map src=out dst=out limited"), "ok");
+  EXPECT_EQ(message("row_map src=acc dst=out operation=sum_softmax tail=1 param_addr=3"), "ok");
+  EXPECT_EQ(message("row_map src=acc dst=out operation=sum_softmax tail=1 src_unsigned"), "src_unsigned is for bytes");
+  EXPECT_EQ(message("row_map src=acc dst=out"), "only sum_softmax reads rows from acc");
+  EXPECT_EQ(message("row_reduce src=acc tail=1"), "row_reduce does not read rows from acc");
   EXPECT_EQ(message("row_map src=out dst=out operation=normalise limited"), "table and limited are for softmax");
 }
 

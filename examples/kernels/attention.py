@@ -4,12 +4,11 @@
 Values are weights of the second product, which have their positions along the lanes: the kernel takes them transposed,
 as the product that makes them can store them. Probabilities of `lag` bands wait in INP, so that the vector unit works
 on rows of the first bands while the first head's values come. Each head's keys and values come while the head before is
-computed. With `copies=1` queries and sums have no second place, which leaves room for more rows: a band's
-scores are made when those of the band before have been rounded. With `split=2`, and a lag of one, probabilities lie in
-halves of bands: a band and the next one have three places together, and the one that both use is mixed first.
+computed. With `copies=1` queries and the sums of values have no second place, which leaves room for more rows.
 
 exp(x - m) / sum(exp(x - m)) is the same for each m that is no less than the row's maximum. So m is the largest int8,
-and no pass looks for the maximum, as long as fp32 holds the exponentials of 256 steps."""
+and no pass looks for the maximum, as long as fp32 holds the exponentials of 256 steps. Then the softmax reads the
+scores where the products leave them, and rounds them as it reads. Else they are rounded in a pass of their own."""
 
 import numpy as np
 
@@ -26,33 +25,29 @@ def exponentials(step, size=1.0):
 
 
 @tile.kernel
-def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2, split=1):
+def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2, ahead=1):
     """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
     probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
     heads, n, d = query.shape
     m = key.shape[1]
     rows = min(rows, n)
-    bands = [(head, begin) for head in range(heads) for begin in range(0, n, rows)]
+    bands = [(head, begin, min(begin + rows, n)) for head in range(heads) for begin in range(0, n, rows)]
     per_head = len(bands) // heads
-    lag = max(1, min(lag, len(bands) - 1)) if split == 1 else 1
+    lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)
     keys, values = [k.wgt(m, d) for _ in range(2)], [k.wgt(d, m) for _ in range(2)]
     queries = [k.inp(rows, d) for _ in range(copies)]
-    sums = [k.acc(-(-m // k.machine.block_out), rows, 1) for _ in range(copies)]
-    constant = step <= STEEPEST  # the maximum, one for all rows
-    scores, scalars = k.out(rows, m), k.acc(1 if constant else rows, 1)  # the vector unit's, a band at a time
-    part = -(-rows // split)
-    chances = k.inp(lag + split, part, m, dtype="uint8")
+    blocks = -(-m // k.machine.block_out)
+    direct = step <= STEEPEST
+    sums = [k.acc(blocks, rows, 1) for _ in range(1 + ahead if direct else copies)]
+    scalars = k.acc(1 if direct else rows, 1)
+    scores = None if direct else k.out(rows, m)  # the vector unit alone works on them, a band at a time
+    chances = [k.inp(rows, m, dtype="uint8") for _ in range(lag + 1)]
     loaded = set()  # heads whose keys are there
     mixed, results = [k.acc(rows, d) for _ in range(copies)], [k.out(rows, d) for _ in range(2)]
 
     def count(number):
-        return min(rows, n - bands[number][1])
-
-    def parts(number):
-        """Of a band's parts the place, the first row and the rows."""
-        begins, first = range(0, count(number), part), number % (lag + 1)
-        return [(first + p, begin, min(part, count(number) - begin)) for p, begin in enumerate(begins)]
+        return bands[number][2] - bands[number][1]
 
     def load_keys(head):
         if head < heads and head not in loaded:
@@ -71,10 +66,10 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
             k.load(values[head % 2][:, begin:end], value[head, :, begin * lanes : min(m, end * lanes)])
 
     def score(number):
-        head, begin = bands[number]
+        head, begin, end = bands[number]
         load_keys(head)
-        x, s, w = queries[number % copies], sums[number % copies], keys[head % 2]
-        k.load(x[: count(number)], query[head, begin : begin + count(number)])
+        x, s, w = queries[number % copies], sums[number % len(sums)], keys[head % 2]
+        k.load(x[: count(number)], query[head, begin:end])
         i, j, c = k.axes(count(number), s.dims[0], x.blocks)
         k.dot(s[j, i, 0], x[i, c], w[j, c], over=[c], order=[i, j])
 
@@ -90,61 +85,61 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
             k.dot(s[begin + j, i, 0], x[i, c], w[begin + j, c], over=[c], order=[i, j])
 
     def round_scores(number):
-        s, part = sums[number % copies], PART if number == 0 else scores.blocks
-        for begin in range(0, scores.blocks, part):
-            i, j = k.axes(count(number), min(part, scores.blocks - begin))
+        s, part = sums[number % len(sums)], PART if number == 0 else blocks
+        for begin in range(0, blocks, part):
+            i, j = k.axes(count(number), min(part, blocks - begin))
             k.convert(scores[i, begin + j], s[begin + j, i, 0], to_score[0])
 
     def normalise(number):
-        if not constant:
-            i, j = k.axes(count(number), scores.blocks)
+        i, j = k.axes(count(number), blocks)
+        p = chances[number % (lag + 1)]
+        if direct:
+            s = sums[number % len(sums)]
+            k.sum_softmax(p[i, j], s[j, i, 0], scalars[0, 0], [j], m, sum_numbers, numbers, params=to_score[0])
+        else:
             k.row_max(scalars[i, 0], scores[i, j], [j], m)
-        whole, rest = divmod(count(number), part)
-        for first, halves, size in ((0, whole, part), (whole, 1, rest)):
-            if halves * size > 0:
-                h, i, j = k.axes(halves, size, scores.blocks)
-                row, p = (first + h) * part + i, chances[number % (lag + 1) + first + h, i, j]
-                k.sum_softmax(p, scores[row, j], scalars[0 if constant else row, 0], [j], m, sum_numbers, numbers)
+            k.sum_softmax(p[i, j], scores[i, j], scalars[i, 0], [j], m, sum_numbers, numbers)
 
     def mix(number):
-        a, w = mixed[number % copies], values[bands[number][0] % 2]
-        for place, begin, size in sorted(parts(number), key=lambda one: one[0] != lag):
-            i, b, c = k.axes(size, a.blocks, chances.blocks)
-            k.dot(a[begin + i, b], chances[place, i, c], w[b, c], over=[c])
+        a, p, w = mixed[number % copies], chances[number % (lag + 1)], values[bands[number][0] % 2]
+        i, b, c = k.axes(count(number), a.blocks, p.blocks)
+        k.dot(a[i, b], p[i, c], w[b, c], over=[c])
 
     def finish(number):
-        head, begin = bands[number]
+        head, begin, end = bands[number]
         a, o = mixed[number % copies], results[number % 2]
         i, b = k.axes(count(number), o.blocks)
         k.convert(o[i, b], a[i, b], to_result[0])
-        k.store(result[head, begin : begin + count(number)], o[: count(number)])
+        k.store(result[head, begin:end], o[: count(number)])
 
     # What a band needs is issued in front of the vector unit's work on the band before.
     to_score, to_result = k.param(0, scale), k.param(0, out_scale)
     start()
-    if constant:
+    if direct:
         k.fill(scalars, 127)  # in each byte: of a maximum the low one counts
     sum_numbers, numbers = k.numbers(exponentials(step)), k.numbers(exponentials(step, 255))
-    blocks = values[0].blocks
+    positions = values[0].blocks
+    for number in range(1, len(sums) - 1):
+        score(number)
+    load_values(0, 0, positions)
     for number in range(len(bands) + lag):
         head, place = divmod(number, per_head)
-        if copies > 1 and number + 1 < len(bands):
-            score(number + 1)
-        if number == 0:
-            load_values(0, 0, blocks)
         if place == 1:
             load_keys(head + 1)
         if number >= lag:
             mix(number - lag)
+        if len(sums) > 1 and number + len(sums) - 1 < len(bands):
+            score(number + len(sums) - 1)
         if number < len(bands):
-            round_scores(number)
-            if copies == 1 and number + 1 < len(bands):
+            if not direct:
+                round_scores(number)
+            if len(sums) == 1 and number + 1 < len(bands):
                 score(number + 1)
             normalise(number)
         if number >= lag:
             finish(number - lag)
             head, place = divmod(number - lag, per_head)
-            load_values(head + 1, place * blocks // per_head, (place + 1) * blocks // per_head)
+            load_values(head + 1, place * positions // per_head, (place + 1) * positions // per_head)
     return result
 
 
@@ -169,6 +164,5 @@ def _(rng):
         "rows": int(rng.integers(1, 20)),
         "lag": int(rng.integers(0, 4)),
         "copies": int(rng.integers(1, 3)),
-        "split": int(rng.integers(1, 3)),
         "step": float(rng.choice([0.01, 0.05, 0.5, 1.0])),
     }

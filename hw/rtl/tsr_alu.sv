@@ -174,7 +174,7 @@ module tsr_alu #(
   logic [32*Lanes-1:0] reduced;
   tsr_alu_source #(.Lanes(Lanes), .RowLanes(RowLanes)) u_source (
     .clk_i, .rst_ni, .enable_i(enable), .enable_data_i(enable_data), .issue_i(issue), .read_i(read), .acc_rdata_i, .out_rdata_i,
-    .inp_rdata_i((8 * Lanes)'(inp_rdata_i)), .rows_i(rows_busy), .rows_read_i(rows_src_req), .rows_space_i(prep.src),
+    .inp_rdata_i((8 * Lanes)'(inp_rdata_i)), .rows_i(rows_busy), .rows_round_i(rows_acc_src && acc_gnt_i), .rows_read_i(rows_src_req), .rows_space_i(prep.src),
     .rows_bytes_o(rows_source), .constant_want_i(constant_want), .constant_read_o(constant_read),
     .param_busy_o(param_busy), .param_vector_o(param_vector), .param_fetch_o(param_fetch),
     .param_address_o(param_address), .second_valid_o(second_valid), .second_o(second), .valid_o(reduced_valid),
@@ -196,7 +196,7 @@ module tsr_alu #(
     .valid_i(reduced_valid && !reduced_raw), .bounds_i(bounds), .value_i(reduced), .param_i(param_rdata_i),
     .first_valid_o(first_valid), .first_value_o(first_value), .write_valid_i(early_valid), .write_bytes_i(early_bytes),
     .second_valid_o(last_valid), .second_bytes_o(last_bytes), .table_bytes_o, .table_parity_o, .rows_i(rows_busy), .rows_look_up_i(rows_look_up),
-    .rows_index_i(rows_index), .rows_bytes_o(rows_table), .results_look_up_i(results_look_up),
+    .rows_index_i(rows_index), .rows_bytes_o(rows_table), .rows_rounded_valid_o(rounded_valid), .rows_rounded_o(rounded), .results_look_up_i(results_look_up),
     .results_index_i(results_index), .results_bytes_o(results_table), .tbl_we_i, .tbl_waddr_i, .tbl_wdata_i, .tbl_wbe_i,
     .parity_error_o
   );
@@ -212,8 +212,9 @@ module tsr_alu #(
   // Ports: those of the pipeline, or of rows.
   logic [13:0] write_address;
   assign write_address = rows_busy ? rows_dst_address : 14'(write_entry);
-  assign acc_req_o = rows_acc_req || acc_want;
-  assign acc_claim_o = rows_acc_req || acc_claim;
+  assign rows_acc_src = rows_src_req && prep.src == SpaceAcc;
+  assign acc_req_o = rows_acc_req || rows_acc_src || acc_want;
+  assign acc_claim_o = rows_acc_req || rows_acc_src || acc_claim;
   assign acc_addr_o = rows_busy ? rows_acc_address : src_address;
   assign acc_we_o = rows_acc_we || (write && write_space == SpaceAcc);
   assign acc_waddr_o = rows_busy ? rows_acc_target : 14'(write_entry);
@@ -245,12 +246,12 @@ module tsr_alu #(
 
   // Rows, while nothing else is under way.
   logic rows_start, rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_src_claim, rows_dst_we;
-  logic rows_param_req;
+  logic rows_param_req, rows_acc_src, rounded_valid;
   logic rows_look_up, rows_issue;
   logic [13:0] rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address;
   logic [9:0] rows_param_address;
   logic [127:0] rows_scalars;
-  logic [8*Lanes-1:0] rows_bytes;
+  logic [8*Lanes-1:0] rows_bytes, rounded;
   logic [12*Lanes-1:0] rows_index;
   localparam int unsigned RowBytes = RowLanes != 0 ? 4 * RowLanes : 1;
   logic results_look_up;
@@ -266,13 +267,18 @@ module tsr_alu #(
     end
     assign rows_busy = busy_q;
     logic [48*RowLanes-1:0] index;
-    tsr_rows #(.BlockOut(BlockOut), .RowLanes(RowLanes)) u_rows (
+    // A vector that is rounded stands behind the first stage of the lanes.
+    tsr_rows #(
+      .BlockOut(BlockOut), .RowLanes(RowLanes),
+      .Rounding(Raw - 1 + $countones(RequantiseRegisters) + RequantiseTrailing)
+    ) u_rows (
       .clk_i, .rst_ni, .start_i(rows_start), .word_i(prep_word), .limit_i(row_limit_i), .done_o(rows_done),
       .issue_o(rows_issue),
       .acc_req_o(rows_acc_req), .acc_addr_o(rows_acc_address), .acc_gnt_i, .acc_rdata_i(acc_rdata_i[127:0]),
       .acc_we_o(rows_acc_we), .acc_waddr_o(rows_acc_target), .acc_wdata_o(rows_scalars), .acc_wgnt_i,
       .src_req_o(rows_src_req), .src_claim_o(rows_src_claim), .src_addr_o(rows_src_address),
-      .src_gnt_i(prep.src == SpaceOut ? out_gnt_i : inp_gnt_i && !inp_we_o), .src_rdata_i(rows_source),
+      .src_gnt_i(prep.src == SpaceAcc ? acc_gnt_i : prep.src == SpaceOut ? out_gnt_i : inp_gnt_i && !inp_we_o),
+      .src_rdata_i(rows_source), .rounded_valid_i(rounded_valid), .rounded_i(rounded),
       .dst_we_o(rows_dst_we), .dst_addr_o(rows_dst_address), .dst_wdata_o(rows_bytes), .param_req_o(rows_param_req),
       .param_addr_o(rows_param_address), .param_rdata_i, .look_up_o(rows_look_up), .index_o(index),
       .bytes_i(rows_table[32*RowLanes-1:0]), .result_look_up_o(results_look_up), .result_index_o(results_index),
@@ -287,7 +293,7 @@ module tsr_alu #(
   end
 
   logic unused;
-  assign unused = &{1'b0, prep, alu, read, prep_word, param_rdata_i, inp_rdata_i, rows_start, rows_source, rows_table, results_table, row_limit_i,
+  assign unused = &{1'b0, prep, alu, read, prep_word, param_rdata_i, inp_rdata_i, rows_start, rows_source, rounded_valid, rounded, rows_table, results_table, row_limit_i,
                     dst_address, next_src_address, next_second_address};
 
 endmodule

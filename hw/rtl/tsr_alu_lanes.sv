@@ -56,6 +56,8 @@ module tsr_alu_lanes #(
   input  logic                               rows_look_up_i,
   input  logic [12*Lanes-1:0]                rows_index_i,
   output logic [8*Lanes-1:0]                 rows_bytes_o,
+  output logic                               rows_rounded_valid_o,  // a row's vector behind the first stage
+  output logic [8*Lanes-1:0]                 rows_rounded_o,
   input  logic                               results_look_up_i,
   input  logic [12*RowBytes-1:0]             results_index_i,
   output logic [8*RowBytes-1:0]              results_bytes_o,
@@ -121,9 +123,15 @@ module tsr_alu_lanes #(
   );
   assign rows_bytes_o = bytes_b_q;
 
+  logic rounded_q;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) valid_b_q <= 1'b0;
-    else if (enable_i) valid_b_q <= valid_a;
+    else if (enable_i) valid_b_q <= valid_a && !(Rows && rows_i);
+    rounded_q <= Rows && rows_i && valid_a;
+  end
+  assign rows_rounded_valid_o = rounded_q;
+  always_comb begin
+    for (int unsigned l = 0; l < Lanes; l++) rows_rounded_o[8*l+:8] = stage_b_q[11*l+:8];
   end
   always_ff @(posedge clk_i) begin
     if (enable_i && valid_a) begin

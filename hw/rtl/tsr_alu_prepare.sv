@@ -170,6 +170,7 @@ module tsr_alu_prepare #(
           (word.second_table_enable && 32'(word.second_table) >= TableCount);
       if (rows_q) begin
         field_fault = rows_look ? 32'(map.table_) + 32'd4 > TableCount : map_q && 32'(param_highest_q) >= ParamDepth;
+        if (map_q && word.src == SpaceAcc && 32'(param_highest_q) >= ParamDepth) field_fault = 1'b1;
         if (map_q && 32'(map.sum_table) + 32'd4 > TableCount && map.operation == 2'(tsr_isa_pkg::MappingSumSoftmax))
           field_fault = 1'b1;
       end

@@ -21,8 +21,9 @@ module tsr_alu_source #(
   input  logic [32*Lanes-1:0]               acc_rdata_i,
   input  logic [8*Lanes-1:0]                out_rdata_i,
   input  logic [8*Lanes-1:0]                inp_rdata_i,
-  // Rows: their answers take the way to the first stage.
+  // Rows: their answers take the way to the first stage; entries of ACC, to be rounded, through all of them.
   input  logic                              rows_i,
+  input  logic                              rows_round_i,  // a read of ACC is granted
   input  logic                              rows_read_i,
   input  logic [1:0]                        rows_space_i,
   output logic [8*Lanes-1:0]                rows_bytes_o,
@@ -45,6 +46,10 @@ module tsr_alu_source #(
   localparam logic [1:0] SpaceAcc = 2'(tsr_isa_pkg::AluSpaceAcc), SpaceOut = 2'(tsr_isa_pkg::AluSpaceOut);
   localparam bit Rows = RowLanes != 0;
   localparam logic [1:0] FromKept = 2'd3;
+
+  // The read of a row's entry that is rounded to int8, each with its channels anew. Its address in PARAM comes from rows.
+  localparam tsr_alu_pkg::bounds_t Int8 = {1'b1, -10'sd128, 10'sd127, 9'd0};
+  localparam tsr_alu_pkg::read_t Rounded = {4'b1101, 4'b0000, SpaceAcc, 10'd0, Int8};  // first, take_src, completing
 
   tsr_alu_pkg::read_t read, read_1_q, read_2_q;
   logic valid_1_q, fresh_1_q, valid_2_q, valid_3_q, raw_3_q;
@@ -80,7 +85,7 @@ module tsr_alu_source #(
       fresh_1_q <= issue_i;
       from_1_q <= issue_i ? read.src : Rows && rows_read_i ? rows_space_i : FromKept;
       if (enable_i) begin
-        valid_1_q <= issue_i;
+        valid_1_q <= issue_i || (Rows && rows_round_i);
         valid_2_q <= valid_1_q;
         valid_3_q <= valid_2_q && read_2_q.completing;
       end
@@ -88,7 +93,8 @@ module tsr_alu_source #(
   end
   always_ff @(posedge clk_i) begin
     if (param_fetch_o) loaded_address_q <= read_2_q.param_address;
-    if (issue_i) read_1_q <= read;
+    if (Rows && rows_i) read_1_q <= Rounded;
+    else if (issue_i) read_1_q <= read;
   end
 
   always_comb begin
@@ -168,7 +174,7 @@ module tsr_alu_source #(
   assign value_o = reduced_q;
 
   logic unused;
-  assign unused = &{1'b0, read_1_q, read_2_q, rows_i, rows_read_i, rows_space_i};
+  assign unused = &{1'b0, read_1_q, read_2_q, rows_i, rows_round_i, rows_read_i, rows_space_i};
 
 endmodule
 /* verilator lint_on LATCH */

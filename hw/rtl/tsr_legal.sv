@@ -169,7 +169,7 @@ module tsr_legal #(
   // Of both instructions of rows the extents, the source, the row and the opcode stand at the same places.
   tsr_isa_pkg::row_reduce_t reduce;
   tsr_isa_pkg::row_map_t map;
-  logic row_reduce_bad, row_map_bad, rows_bad, no_moments, typed;
+  logic row_reduce_bad, row_map_bad, rows_bad, rounds, no_moments, typed;
   assign reduce = word_i;
   assign map = word_i;
   always_comb begin
@@ -178,11 +178,13 @@ module tsr_legal #(
     row_map_bad = 1'b0;
     no_moments = 1'b0;
     typed = 1'b0;
+    rounds = 1'b0;
     if (check_i && RowLanes != 0) begin
       typed = map.src_unsigned ? !map.zero[8] : map.zero[8] == map.zero[7];
-      rows_bad = extents_bad || map.row > 3'd6 || map.src == 2'(tsr_isa_pkg::AluSpaceAcc) ||
+      rows_bad = extents_bad || map.row > 3'd6 ||
           (BlockIn != BlockOut && map.src == 2'(tsr_isa_pkg::AluSpaceInp));
-      row_reduce_bad = rows_bad || reduce.tail == '0 || 32'(reduce.tail) > BlockOut;
+      rounds = map.src == 2'(tsr_isa_pkg::AluSpaceAcc);
+      row_reduce_bad = rows_bad || rounds || reduce.tail == '0 || 32'(reduce.tail) > BlockOut;
       row_map_bad = rows_bad || map.dst == 2'(tsr_isa_pkg::AluSpaceAcc) || $signed(map.low) > $signed(map.high) ||
           (BlockIn != BlockOut && map.dst == 2'(tsr_isa_pkg::AluSpaceInp)) || map.param_loop == 3'd6;
       for (int unsigned k = 0; k < 6; k++) begin
@@ -202,11 +204,12 @@ module tsr_legal #(
       endcase
       if (map.operation == 2'(tsr_isa_pkg::MappingSumSoftmax)) begin
         if (map.src == map.dst || map.tail == '0 || 32'(map.tail) > BlockOut) row_map_bad = 1'b1;
-      end else if (map.tail != '0 || map.sum_table != '0) begin
+        if (rounds && map.src_unsigned) row_map_bad = 1'b1;
+      end else if (rounds || map.tail != '0 || map.sum_table != '0) begin
         row_map_bad = 1'b1;
       end
       if (map.operation != 2'(tsr_isa_pkg::MappingNormalise)) begin
-        if (map.param_addr != '0 || map.zero != '0 || map.param_loop != 3'd7) row_map_bad = 1'b1;
+        if ((map.param_addr != '0 && !rounds) || map.zero != '0 || map.param_loop != 3'd7) row_map_bad = 1'b1;
       end else if (!typed || map.limited || map.table_ != '0) begin
         row_map_bad = 1'b1;
       end

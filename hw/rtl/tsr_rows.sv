@@ -15,14 +15,16 @@
 // sum_softmax does both at once. Its rows are walked together as for sums, and beside each vector that is read for a sum
 // the same one of the rows before is read for its results. Results have tables, a vector's register and distances of
 // their own, so that neither waits for the other. Each vector is of another row then: a row's maximum and its sum, which
-// are in small memories, come with it, and its reciprocal from a table in a block RAM.
+// are in small memories, come with it, and its reciprocal from a table in a block RAM. Its vectors of ACC pass the vector
+// engine's first stages, which round them, and are taken Rounding cycles later than those of OUT or INP would be.
 //
 // start_i: the instruction at word_i, held until done_o, one cycle, with which the last write is granted. Back-pressure: a
 // refused write holds the lanes of ROW_MAP, or the results of ROW_REDUCE; refused reads are asked for again. Reset:
 // synchronous, active low, to idle. Legal: BlockOut and RowLanes powers of two, RowLanes at most BlockOut / 4.
 module tsr_rows #(
   parameter int unsigned BlockOut = 16,
-  parameter int unsigned RowLanes = 4
+  parameter int unsigned RowLanes = 4,
+  parameter int unsigned Rounding = 12  // cycles
 ) (
   input  logic                    clk_i,
   input  logic                    rst_ni,
@@ -31,7 +33,7 @@ module tsr_rows #(
   input  logic [15:0]             limit_i,      // elements of a row that is limited, in each cycle of a program
   output logic                    done_o,
   output logic                    issue_o,
-  // Memories. Source and destination are in OUT or INP, as the instruction says.
+  // Memories. Source and destination are in OUT or INP, as the instruction says; sources that are rounded in ACC.
   output logic                    acc_req_o,
   output logic [13:0]             acc_addr_o,
   input  logic                    acc_gnt_i,
@@ -45,6 +47,8 @@ module tsr_rows #(
   output logic [13:0]             src_addr_o,
   input  logic                    src_gnt_i,
   input  logic [8*BlockOut-1:0]   src_rdata_i,
+  input  logic                    rounded_valid_i,  // a vector of ACC, Rounding cycles later, as bytes
+  input  logic [8*BlockOut-1:0]   rounded_i,
   output logic                    dst_we_o,
   output logic [13:0]             dst_addr_o,
   output logic [8*BlockOut-1:0]   dst_wdata_o,
@@ -67,6 +71,8 @@ module tsr_rows #(
   localparam int unsigned Rows = 4 * RowLanes;
   localparam int unsigned RowBits = $clog2(Rows);
   localparam int unsigned StepBits = $clog2(4 * BlockOut);
+  // The step of the lanes with which a half may be read anew where its vectors come so much later.
+  localparam logic [StepBits-1:0] Released = StepBits'(Rounding < 4 * BlockOut ? 4 * BlockOut - 1 - Rounding : 0);
   localparam logic [9:0] MapRegisters = 10'h3ff;
   localparam int unsigned MapDepth = $countones(MapRegisters);
   localparam int unsigned Behind = MapDepth + 3;  // from a group to its bytes
@@ -77,11 +83,12 @@ module tsr_rows #(
 
   tsr_isa_pkg::row_reduce_t reduce;
   tsr_isa_pkg::row_map_t map;
-  logic reducing, grouped, both, is_max, is_sum, is_moments, is_softmax, is_normalise;
+  logic reducing, grouped, both, rounds, is_max, is_sum, is_moments, is_softmax, is_normalise;
   assign reduce = word_i;
   assign map = word_i;
   assign reducing = map.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce);
   assign both = !reducing && map.operation == 2'(tsr_isa_pkg::MappingSumSoftmax);  // sums and results
+  assign rounds = map.src == 2'(tsr_isa_pkg::AluSpaceAcc);  // of sum_softmax alone
   assign grouped = both || (reducing && !is_max);
   assign is_max = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionMax);
   assign is_sum = both || (reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionSumExp));
@@ -142,14 +149,14 @@ module tsr_rows #(
   logic [8*BlockOut-1:0] vector_q, result_vector_q;  // of sums and maxima; of results
   logic [RowBits-1:0] fetch_row_q;
   logic half_q;  // the half that is written
-  logic [1:0] full_q, final_q;  // by half: its vectors are there; they are the rows' last
+  logic [1:0] claimed_q, full_q, final_q;  // by half: its vectors are read; are there; are the rows' last
   logic fetched_all_q, taking_last;
   // A slot of a row: the read of a vector for its sum, and, where results are made beside sums, one for the results of
   // the row of the group before. Either may be absent, and takes its time without a read.
   logic beside_q, beside, absent, real_q, slot_turns, slot_ends, asking, takes_sum, takes_result;
   logic [RowBits-1:0] slot_row;
   assign absent = both && (beside_q ? !before_q : rest_q || fetch_row_q > rows_q);
-  assign ask = !fetched_all_q && ((state_q == Walk && (!full_q[half_q] || beside_q || fetch_row_q != '0)) ||
+  assign ask = !fetched_all_q && ((state_q == Walk && (!claimed_q[half_q] || beside_q || fetch_row_q != '0)) ||
                                   (running_q && !is_max && !hazard));
   assign stepping = is_max && running_q && !fetched_all_q && !refused_q;
   assign asking = ask && enable && !back_q && pace_q == '0;
@@ -166,8 +173,42 @@ module tsr_rows #(
   end
   assign slot_turns = back_q && enable;
   assign taking = slot_turns && real_q;
-  assign takes_sum = taking && (reducing || (both && !beside_q));
-  assign takes_result = taking && !reducing && (!both || beside_q);
+  // What belongs to a vector's read and is wanted when the vector is taken.
+  typedef struct packed {
+    logic result;
+    logic half;
+    logic last;  // of its row
+    logic whole;
+    logic part;
+    logic [RowBits-1:0] row;
+    logic [13:0] target;
+  } taken_t;
+  localparam int unsigned TakenBits = RowBits + 19;
+  localparam int unsigned LateBits = $clog2(Rounding + 1);
+  taken_t read_now, read_late, taken;
+  logic takes;
+  logic [LateBits-1:0] late_q;  // cycles until the vectors that are read have been taken
+  logic all_taken;
+  assign read_now.result = !reducing && (!both || beside_q);
+  assign read_now.half = half_q;
+  assign read_now.last = last_inner;
+  assign read_now.whole = whole;
+  assign read_now.part = part;
+  assign read_now.row = fetch_row_q;
+  assign read_now.target = result_target;
+  tsr_delay #(.Width(TakenBits), .Stages(Rounding)) u_late (
+    .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(1'b1), .data_i(read_now), .data_o(read_late)
+  );
+  assign taken = rounds ? read_late : read_now;
+  assign takes = rounds ? rounded_valid_i : taking;
+  assign takes_sum = takes && !taken.result;
+  assign takes_result = takes && taken.result;
+  assign all_taken = fetched_all_q && late_q == '0;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) late_q <= '0;
+    else if (rounds && slot_turns) late_q <= LateBits'(Rounding);
+    else if (late_q != '0) late_q <= late_q - 1'b1;
+  end
   assign taking_last = !reducing || fetch_row_q == rows_q;  // of an iteration
   assign slot_ends = slot_turns && (both ? beside_q && fetch_row_q == (before_q ? finish_rows_q : rows_q) : taking_last);
   assign next_inner = stepping || (slot_ends && !is_max);
@@ -239,15 +280,15 @@ module tsr_rows #(
   end
   always_ff @(posedge clk_i) begin
     if (takes_sum) begin
-      vector_q <= src_rdata_i;
-      emit_row_q <= fetch_row_q;
-      emit_half_q <= half_q;
-      emit_last_q <= fetch_row_q == rows_q;
+      vector_q <= rounds ? rounded_i : src_rdata_i;
+      emit_row_q <= taken.row;
+      emit_half_q <= taken.half;
+      emit_last_q <= taken.row == rows_q;
     end
     if (takes_result) begin
-      result_vector_q <= src_rdata_i;
+      result_vector_q <= rounds ? rounded_i : src_rdata_i;
       emit_first_q <= fresh_row_q || both;
-      {emit_whole_q, emit_part_q} <= {whole, part};
+      {emit_whole_q, emit_part_q} <= {taken.whole, taken.part};
     end
     real_q <= src_req_o && src_gnt_i;
     read_address_q <= src_addr_o;
@@ -269,6 +310,7 @@ module tsr_rows #(
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni || state_q == Idle || state_q == Gather) begin
+      claimed_q <= '0;
       full_q <= '0;
       walking_q <= 1'b0;
       walk_half_q <= 1'b0;
@@ -282,10 +324,11 @@ module tsr_rows #(
     end else if (grouped) begin
       fetch_row_q <= slot_row;
       beside_q <= beside;
-      if (takes_sum && fetch_row_q == rows_q) begin
-        final_q[half_q] <= last_inner;
-        walk_whole_q[half_q] <= whole;  // Yosys drops a concatenation of such choices
-        walk_part_q[half_q] <= part;
+      if (taking && !read_now.result && fetch_row_q == rows_q) claimed_q[half_q] <= 1'b1;
+      if (takes_sum && taken.row == rows_q) begin
+        final_q[taken.half] <= taken.last;
+        walk_whole_q[taken.half] <= taken.whole;  // Yosys drops a concatenation of such choices
+        walk_part_q[taken.half] <= taken.part;
       end
       if (slot_ends) begin
         half_q <= !half_q;
@@ -297,6 +340,7 @@ module tsr_rows #(
         if (full_q[walk_half_q] && phase_q == 2'd3 && !walked_all_q) walking_q <= 1'b1;
       end else begin
         step_q <= step_q + 1'b1;
+        if (step_q == (rounds ? Released : '1)) claimed_q[walk_half_q] <= 1'b0;
         if (step_q == '1) begin
           full_q[walk_half_q] <= 1'b0;
           walk_first_q <= 1'b0;
@@ -611,10 +655,8 @@ module tsr_rows #(
   logic [13:0] emit_target_q, target_last, result_target;
   assign result_target = (both ? target_read : run_target_q) + target_step;
   always_ff @(posedge clk_i) begin
-    if (takes_result) begin
-      emit_param_q <= param_address;
-      emit_target_q <= result_target;
-    end
+    if (takes_result || both) emit_param_q <= param_address;  // both: param_addr
+    if (takes_result) emit_target_q <= taken.target;
   end
   tsr_delay #(.Width(TurnBits + 10), .Stages(5)) u_channel (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(1'b1), .data_i({emit_param_q, result_turn_q}), .data_o({param_5, turn_5})
@@ -701,13 +743,14 @@ module tsr_rows #(
     assign {squares[l], sums[Slots+l]} = {gen_lane[l % RowLanes].squares_7, gen_lane[l % RowLanes].first_sum_3};
   end
   assign captured = {squares[lane], sums[{!is_sum, lane}]};
-  logic [RowBits-1:0] read_row;  // whose results are written or made
+  logic [RowBits-1:0] read_row, taken_row;  // whose results are written or made
   logic [48:0] kept_read;
   logic [31:0] maximum_read;
   logic [13:0] target_read;
   assign read_row = both ? fetch_row_q : finish_row_q;
-  assign kept_read = kept[read_row];
-  assign maximum_read = maximum[{finish_half, read_row}];
+  assign taken_row = both ? taken.row : finish_row_q;
+  assign kept_read = kept[taken_row];
+  assign maximum_read = maximum[{finish_half, taken_row}];
   assign target_read = target[{finish_half, read_row}];
   logic captured_all;
   logic [1:0] capture_slot;
@@ -743,12 +786,12 @@ module tsr_rows #(
   logic unused;
   assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, count};
   assign acc_req_o = (state_q == Gather && is_sum && !rest_q) || state_q == Scalars;
-  assign acc_addr_o = reducing ? row_target : row_scalars;
+  assign acc_addr_o = !acc_req_o ? src_addr_o : reducing ? row_target : row_scalars;
   assign next_row = (gathered || next_row_begins) && !last_row;
   assign load_inner = (state_q == Gather && gathered && group_ends) || next_row_begins;
   assign row_ready = setup_done || state_q == Ready || (state_q == Scan && !begun_q[RowBits] && !final_row_q);
   assign next_row_begins = row_ready && (!running_q || fetched_all_q) && !refused_q;
-  assign map_done = (both ? rest_q && state_q == Walk : !is_max && running_q && final_row_q) && fetched_all_q &&
+  assign map_done = (both ? rest_q && state_q == Walk : !is_max && running_q && final_row_q) && all_taken &&
       ways_q == '0 && !resulting_q;
   assign reduced = is_max ? written && begun_q == (RowBits + 1)'(1) && final_row_q : finish_ends && finish_last_q;
   assign done_o = map_done || reduced;
@@ -817,7 +860,7 @@ module tsr_rows #(
     started_q <= finishing && fresh_q;
   end
   logic drained;
-  assign drained = state_q == Drain && wait_q == 7'd15 && !finishing_q && fetched_all_q;
+  assign drained = state_q == Drain && wait_q == 7'd15 && !finishing_q && all_taken;
   assign captured_all = state_q == Capture && wait_q == 7'(4 * RowLanes - 1);
   always_ff @(posedge clk_i) begin
     if (!rst_ni) finishing_q <= 1'b0;

@@ -277,12 +277,12 @@ struct RowMap {
   std::array<int16_t, 6> src_stride{};  // Entries.
   std::array<int16_t, 6> dst_stride{};  // Entries.
   std::array<int16_t, 6> scalar_stride{};  // Entries; must be 0 in the loops of a row.
-  uint16_t param_addr = 0;  // normalise: first PARAM entry (addend and factor).
+  uint16_t param_addr = 0;  // normalise: first PARAM entry (addend and factor). sum_softmax of acc: that of the source (bias and scale).
   uint8_t param_loop = 7;  // normalise: the loop whose index is added to param_addr, 0 to 5; 7: none.
   uint8_t tail = 0;  // sum_softmax: lanes of a row's last entry that belong to the row, 1 to BLOCK_OUT.
-  AluSpace src = AluSpace::kAcc;  // Source memory: out or inp.
+  AluSpace src = AluSpace::kAcc;  // Source memory: out or inp; of sum_softmax also acc.
   AluSpace dst = AluSpace::kAcc;  // Destination memory: out or inp.
-  bool src_unsigned = false;  // Source bytes are uint8.
+  bool src_unsigned = false;  // Source bytes are uint8 (OUT and INP).
   bool limited = false;  // softmax, sum_softmax: elements from the number in the last base register on have the number 0.
   uint8_t row = 0;  // Number of innermost loops that walk one row, 0 to 6.
   Mapping operation = Mapping::kSoftmax;  // What is made of an element.
@@ -580,17 +580,17 @@ inline constexpr std::array<Field, 22> kRowMapFields{{
     {"scalar_stride", 346, 14, 6, 14, FieldKind::kSigned, 0, {},
      "Entries; must be 0 in the loops of a row."},
     {"param_addr", 430, 10, 0, 10, FieldKind::kUnsigned, 0, {},
-     "normalise: first PARAM entry (addend and factor)."},
+     "normalise: first PARAM entry (addend and factor). sum_softmax of acc: that of the source (bias and scale)."},
     {"param_loop", 440, 3, 0, 3, FieldKind::kUnsigned, 7, {},
      "normalise: the loop whose index is added to param_addr, 0 to 5; 7: none."},
     {"tail", 443, 8, 0, 8, FieldKind::kUnsigned, 0, {},
      "sum_softmax: lanes of a row's last entry that belong to the row, 1 to BLOCK_OUT."},
     {"src", 453, 2, 0, 2, FieldKind::kEnum, 0, kAluSpaceNames,
-     "Source memory: out or inp."},
+     "Source memory: out or inp; of sum_softmax also acc."},
     {"dst", 455, 2, 0, 2, FieldKind::kEnum, 0, kAluSpaceNames,
      "Destination memory: out or inp."},
     {"src_unsigned", 457, 1, 0, 1, FieldKind::kBool, 0, {},
-     "Source bytes are uint8."},
+     "Source bytes are uint8 (OUT and INP)."},
     {"limited", 458, 1, 0, 1, FieldKind::kBool, 0, {},
      "softmax, sum_softmax: elements from the number in the last base register on have the number 0."},
     {"row", 459, 3, 0, 3, FieldKind::kUnsigned, 0, {},

@@ -128,12 +128,13 @@ void describe(const RowMap& i, Builder& to) {
   to.entries({"destination", "dst_addr", true}, space_of(i.dst), i.dst_addr, AllLoops{i.dst_stride}, 0);
   to.entries({"scalars", "scalar_addr", false}, Space::kAcc, i.scalar_addr, OuterLoops{i.scalar_stride}, 0);
   if (i.operation == Mapping::kNormalise) to.entries({"addend and factor", "param_addr", false}, Space::kParam, i.param_addr, OneLoop{i.param_loop}, 0);
+  if (i.operation == Mapping::kSumSoftmax && i.src == AluSpace::kAcc) to.entries({"bias and scale", "param_addr", false}, Space::kParam, i.param_addr, NoLoop{}, 0);
   if (i.operation != Mapping::kNormalise) to.entries({"tables", "table", false}, Space::kTable, i.table, NoLoop{}, 1024);
   if (i.operation == Mapping::kSumSoftmax) to.entries({"tables of the sum", "sum_table", false}, Space::kTable, i.sum_table, NoLoop{}, 1024);
   to.vectors(to.iterations());
   to.steps(to.iterations());
   if (i.operation == Mapping::kSumSoftmax) to.steps(to.iterations());
-  to.latency(timing::row::kMap);
+  to.latency(i.src == AluSpace::kAcc ? timing::row::kMapRounded : timing::row::kMap);
   if (to.config() == nullptr) return;
   const MachineConfig& config = *to.config();
   to.pauses(to.iterations() * timing::row::pause(config));

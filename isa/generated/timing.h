@@ -311,6 +311,10 @@ inline constexpr int64_t beside(const MachineConfig& config) { return ((int64_t{
 inline constexpr int kRest = 1;
 /// From the last vector's turns to the end of the instruction.
 inline constexpr int kMap = 17;
+/// Of sum_softmax of acc, by which a vector reaches its register later.
+inline constexpr int kRounding = 12;  // alu.raw - 1 + requantise.depth
+/// The same as row.map, of sum_softmax of acc.
+inline constexpr int kMapRounded = 29;  // row.map + row.rounding
 }  // namespace row
 
 }  // namespace tessera::isa::timing

@@ -953,6 +953,8 @@ package tsr_isa_pkg;
   endfunction
   localparam int unsigned TimingRowRest = 1;  // Of sum_softmax, from when the last group's sums are kept to the first read for its results, beside row.beside.
   localparam int unsigned TimingRowMap = 17;  // From the last vector's turns to the end of the instruction.
+  localparam int unsigned TimingRowRounding = 12;  // Of sum_softmax of acc, by which a vector reaches its register later.
+  localparam int unsigned TimingRowMapRounded = 29;  // The same as row.map, of sum_softmax of acc.
 
 endpackage
 /* verilator lint_on UNUSEDSIGNAL */

@@ -127,6 +127,10 @@ class Collector {
       if (i.operation == isa::Mapping::kSumSoftmax) {
         add(isa::Space::kTable, false, uint64_t{i.sum_table} * 256, 1024, {});
       }
+      if (i.src == isa::AluSpace::kAcc) {
+        const int64_t param = config_.param_entry_bytes();
+        add(isa::Space::kParam, false, static_cast<uint64_t>(i.param_addr * param), static_cast<uint64_t>(param), {});
+      }
     } else {
       const int64_t param = config_.param_entry_bytes();
       const int64_t used = i.param_loop < isa::kLoops ? i.extent[i.param_loop] : 1;

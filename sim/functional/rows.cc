@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -54,6 +55,29 @@ class Scalars {
   size_t row_, batch_;
   uint8_t* acc_;
 };
+
+/// ACC with the instruction's sources as bytes, at the places of their entries.
+std::vector<uint8_t> rounded_sources(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads) {
+  const auto lanes = static_cast<size_t>(config.block_out);
+  const uint8_t* acc = scratchpads.bytes(isa::Space::kAcc).data();
+  const uint8_t* words = scratchpads.bytes(isa::Space::kParam).data() + static_cast<size_t>(i.param_addr) * 8 * lanes;
+  std::vector<uint8_t> bytes(static_cast<size_t>(config.acc_depth()) * lanes);
+  const Nest<1> nest = make_nest(0, isa::kLoops, i.extent, i.src_stride);
+  for_each_iteration(nest, {i.src_addr}, [&](const std::array<int32_t, 1>& at) {
+    for (size_t o = 0; o < lanes; ++o) {
+      const size_t lane = static_cast<size_t>(at[0]) * lanes + o;
+      uint32_t value, bias;
+      float scale;
+      std::memcpy(&value, acc + 4 * lane, sizeof value);
+      std::memcpy(&bias, words + 4 * o, sizeof bias);
+      std::memcpy(&scale, words + 4 * (lanes + o), sizeof scale);
+      const float g = static_cast<float>(static_cast<int32_t>(value + bias)) * scale;
+      const float at_least = g > -128 ? g : -128;  // NaN becomes -128
+      bytes[lane] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(std::min(at_least, 127.0F))));
+    }
+  });
+  return bytes;
+}
 
 }  // namespace
 
@@ -111,7 +135,6 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
 /// Group by group, and in a group entry by entry, which tells where entries are written twice.
 void run_sum_softmax(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads, uint64_t limit) {
   const auto lanes = static_cast<size_t>(config.block_out);  // rows have no batch
-  const uint8_t* src = scratchpads.bytes(space_of(i.src)).data();
   uint8_t* dst = scratchpads.bytes(space_of(i.dst)).data();
   const Scalars acc(config, scratchpads);
   const std::array<uint32_t, 256> table = numbers(scratchpads, i.table), sum_table = numbers(scratchpads, i.sum_table);
@@ -131,6 +154,9 @@ void run_sum_softmax(const isa::RowMap& i, const isa::MachineConfig& config, Scr
   const Nest<2> inner = make_nest(outer, i.row, i.extent, i.src_stride, i.dst_stride);
   for_each_iteration(inner, {0, 0}, [&](const std::array<int32_t, 2>& at) { entries.push_back(at); });
 
+  std::vector<uint8_t> rounded;
+  if (i.src == isa::AluSpace::kAcc) rounded = rounded_sources(i, config, scratchpads);
+  const uint8_t* src = rounded.empty() ? scratchpads.bytes(space_of(i.src)).data() : rounded.data();
   const auto number = [&](const std::array<uint32_t, 256>& of, const Row& row, size_t entry, size_t o) {
     const uint8_t byte = src[static_cast<size_t>(row.source + entries[entry][0]) * lanes + o];
     return entry * lanes + o < end ? of[static_cast<uint32_t>(row.most - element(byte, i.src_unsigned)) & 255] : 0;

@@ -231,7 +231,13 @@ void Alu::begin_rows(Cycle from) {
 bool Alu::end_rows(Cycle now) {
   Job& job = *active_;
   rows_.advance(context_.gemm_acc.known(now), context_.gemm_acc);
-  for (const AluStretch& reads : rows_.source_reads()) out_reads_.uses.push_back(read_by_rows(reads));
+  for (const AluStretch& reads : rows_.source_reads()) {
+    if (rows_.reads_acc()) {
+      acc_reads_.uses.push_back(reads_of(reads, Port::kAccRead));
+    } else {
+      out_reads_.uses.push_back(read_by_rows(reads));
+    }
+  }
   rows_.forget_stretches();
   if (!rows_.done() || rows_.at() > now) {
     wake_at(std::max(rows_.at(), now + 1));

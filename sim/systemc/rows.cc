@@ -110,6 +110,7 @@ void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) 
   free_ = 0;
   under_way_.clear();
   source_reads_.clear();
+  source_at_ = kNever;
 }
 
 void RowWalk::advance(Cycle limit, const AccUse& acc) {
@@ -125,9 +126,11 @@ void RowWalk::advance(Cycle limit, const AccUse& acc) {
 /// A group's results are written while the next group is walked.
 void RowWalk::advance_sums(Cycle limit, const AccUse& acc) {
   while (!done()) {
-    at_ = std::min(step_at_, write_at_);
+    at_ = std::min({step_at_, write_at_, source_at_});
     if (at_ >= limit) return;
-    if (write_at_ <= step_at_) {
+    if (source_at_ == at_) {
+      if (!source_refused(limit, acc)) next_source();
+    } else if (write_at_ <= step_at_) {
       if (wait_to_write(limit, acc)) write();
     } else if (!refused(limit, acc)) {
       scalars();
@@ -197,12 +200,49 @@ void RowWalk::scalars() {
   const Cycle reading = std::min(walk, static_cast<Cycle>(std::max(rows, before_) * work_.entries) * turns);
   const double share = static_cast<double>(rows + before_) / static_cast<double>(std::max(rows, before_));
   source_reads_.push_back({step_at_, step_at_ + reading, share / static_cast<double>(turns)});
+  if (reads_acc()) return read_sources(step_at_, rows, step_at_ + walk + isa::timing::row::kRounding);
   walked(step_at_ + walk);
+}
+
+/// Vectors of ACC are read slot by slot, from this cycle on; a read that GEMM refuses moves all that follow.
+void RowWalk::read_sources(Cycle first, int64_t rows, Cycle behind) {
+  step_at_ = kNever;
+  slot_rows_ = rows;
+  behind_ = behind;
+  slot_ = -1;
+  second_half_ = true;
+  source_at_ = first - static_cast<Cycle>(isa::timing::row::turns(*config_) - isa::timing::row::beside(*config_));
+  next_source();
+}
+
+/// The next read that its group has; behind the last one the lanes' work.
+void RowWalk::next_source() {
+  const int64_t most = std::max(slot_rows_, before_), beside = isa::timing::row::beside(*config_);
+  for (;;) {
+    second_half_ = !second_half_;
+    if (!second_half_ && ++slot_ == most * work_.entries) break;
+    source_at_ += static_cast<Cycle>(second_half_ ? beside : isa::timing::row::turns(*config_) - beside);
+    if (slot_ % most < (second_half_ ? before_ : slot_rows_)) return;
+  }
+  source_at_ = kNever;
+  if (slot_rows_ > 0) return walked(behind_);
+  row_ = work_.row_cycles.size();
+  at_ = behind_;
+}
+
+/// Waits for GEMM's reads; whether it does so beyond what is known.
+bool RowWalk::source_refused(Cycle limit, const AccUse& acc) {
+  const Cycle from = source_at_;
+  while (source_at_ < limit && acc.reads(source_at_)) ++source_at_;
+  stalls_ += source_at_ - from;
+  behind_ += source_at_ - from;
+  return source_at_ >= limit;
 }
 
 Cycle RowWalk::first_results() const {
   const auto rows = std::min(work_.group, static_cast<int64_t>(work_.row_cycles.size()));
-  return static_cast<Cycle>(isa::row_sum_cycles(*config_, rows, work_.entries));
+  return static_cast<Cycle>(isa::row_sum_cycles(*config_, rows, work_.entries) +
+                            isa::row_rounding_cycles(work_.source));
 }
 
 double RowWalk::results_share() const {
@@ -215,11 +255,14 @@ double RowWalk::results_share() const {
 /// The results of the last group.
 void RowWalk::rest(Cycle from) {
   const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
-  const Cycle first = from + isa::timing::row::kRest + static_cast<Cycle>(isa::timing::row::beside(*config_));
+  const Cycle slots = from + isa::timing::row::kRest;
+  const Cycle first = slots + static_cast<Cycle>(isa::timing::row::beside(*config_));
   const auto vectors = static_cast<Cycle>(before_ * work_.entries);
   source_reads_.push_back({first, first + vectors * turns, 1 / static_cast<double>(turns)});
+  const Cycle end = from + static_cast<Cycle>(isa::row_rest_cycles(*config_, before_, work_.entries));
+  if (reads_acc()) return read_sources(slots, 0, end + isa::timing::row::kRounding);
   row_ = work_.row_cycles.size();
-  at_ = from + static_cast<Cycle>(isa::row_rest_cycles(*config_, before_, work_.entries));
+  at_ = end;
 }
 
 /// A group's results stand at the lanes from this cycle on.

@@ -52,6 +52,7 @@ class RowWalk {
   Cycle first_results() const;
   double results_share() const;
   bool reads_inp() const { return work_.source == isa::AluSpace::kInp; }
+  bool reads_acc() const { return work_.source == isa::AluSpace::kAcc; }
   /// Cycles that ports have cost.
   Cycle stalls() const { return stalls_; }
   /// Since this was last asked, in order: reads of the source, ROW_MAP's softmax and normalisation excepted.
@@ -72,6 +73,9 @@ class RowWalk {
   bool wait_to_write(Cycle limit, const AccUse& acc);
   void scalars();
   void rest(Cycle from);
+  void read_sources(Cycle first, int64_t rows, Cycle behind);
+  void next_source();
+  bool source_refused(Cycle limit, const AccUse& acc);
   void walked(Cycle at);
   void keep();
   void write();
@@ -98,6 +102,11 @@ class RowWalk {
   std::deque<std::pair<int32_t, Cycle>> under_way_;  // destinations, and when their vectors were read
   int64_t reads_ = 0;                                // of the row
   int64_t before_ = 0;                               // of sum_softmax: rows of the group before, whose results are made
+  // Of sum_softmax whose source is ACC: the next read of a vector, in the first or the second half of a slot, of a group
+  // of so many rows, and when what follows the reads comes if none of those to come is refused.
+  Cycle source_at_ = kNever, behind_ = 0;
+  int64_t slot_ = 0, slot_rows_ = 0;
+  bool second_half_ = false;
 };
 
 }  // namespace tessera::sim::systemc

@@ -230,7 +230,9 @@ class RandomProgramMaker {
     if (config_.block_in == config_.block_out && chance(3)) {  // for sum_softmax
       i.dst = i.src == isa::AluSpace::kInp ? isa::AluSpace::kOut : isa::AluSpace::kInp;
     }
-    i.src_unsigned = chance(2);
+    const bool rounds = chance(4);
+    if (rounds) i.src = isa::AluSpace::kAcc;
+    i.src_unsigned = !rounds && chance(2);
     i.row = static_cast<uint8_t>(chance(2) ? 1 : pick(0, 6));
     make_extents(i.extent, limits_.iterations);
     i.src_addr = place(space_of(i.src), i.extent, i.src_stride, isa::kLoops);
@@ -242,8 +244,9 @@ class RandomProgramMaker {
     i.low = static_cast<int16_t>(chance(2) ? pick(-256, 0) : pick(-512, 511));
     i.high = static_cast<int16_t>(chance(2) ? pick(std::max<int>(i.low, 0), 511) : pick(i.low, 511));
     i.out_zero = static_cast<int16_t>(chance(2) ? 0 : pick(-256, 255));
-    i.operation = static_cast<isa::Mapping>(pick(0, 2));
+    i.operation = rounds ? isa::Mapping::kSumSoftmax : static_cast<isa::Mapping>(pick(0, 2));
     const bool other_space = i.src != i.dst;
+    if (rounds) i.param_addr = static_cast<uint16_t>(pick(0, config_.param_depth() - 1));
     if (i.operation == isa::Mapping::kSumSoftmax && !other_space) i.operation = isa::Mapping::kSoftmax;
     if (i.operation == isa::Mapping::kSumSoftmax) {
       i.tail = static_cast<uint8_t>(chance(3) ? config_.block_out : pick(1, config_.block_out));

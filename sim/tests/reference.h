@@ -446,7 +446,13 @@ inline void run_sum_softmax(const isa::RowMap& i, Memories& m) {
   const auto outer_loops = indices(i.extent, 0, 6 - i.row), inner_loops = indices(i.extent, 6 - i.row, 6);
   std::vector<std::pair<int32_t, uint32_t>> scalars;
   const auto byte = [&](const std::array<int, 6>& outer, const std::array<int, 6>& inner, int o) {
-    return byte_value(m.read(row_space(i.src), entry(i.src_addr, i.src_stride, outer, inner) * O + o), i.src_unsigned);
+    const int64_t at = entry(i.src_addr, i.src_stride, outer, inner) * O + o;
+    if (i.src != isa::AluSpace::kAcc) return byte_value(m.read(row_space(i.src), at), i.src_unsigned);
+    const int32_t bias = read_i32(m, isa::Space::kParam, i.param_addr * int64_t{8} * O + 4 * o);
+    const float scale = read_f32(m, isa::Space::kParam, i.param_addr * int64_t{8} * O + 4 * O + 4 * o);
+    const int64_t sum = int64_t{read_i32(m, isa::Space::kAcc, at * 4)} + bias;
+    return static_cast<int>(
+        clamp_and_round(static_cast<float>(static_cast<int32_t>(static_cast<uint32_t>(sum))) * scale, -128, 127));
   };
   for (const auto& outer : outer_loops) {
     const int64_t at = entry(i.scalar_addr, i.scalar_stride, outer, none) * O;

@@ -240,6 +240,13 @@ MUTANTS = [
     ("tsr_rows", "ways_q == '0 && !resulting_q;", "ways_q == '0", "1'b1", "rows ended with vectors not written"),
     (
         "tsr_rows",
+        "assign all_taken = fetched_all_q && late_q == '0;",
+        "late_q == '0",
+        "1'b1",
+        "rows ended with vectors not written",
+    ),
+    (
+        "tsr_rows",
         "assign finish_ends = written && finish_row_q == finish_rows_q && !is_max;",
         "finish_row_q == finish_rows_q",
         "1'b1",

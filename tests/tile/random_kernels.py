@@ -340,7 +340,7 @@ class Source:
         self.tiles.append(held)
 
     def rows(self):
-        source = self.pick("out", "inp") if self.machine.block_in == self.machine.block_out else self.pick("out")
+        source = self.pick(*self.sources())
         if source is None or not self.machine.row_lanes or len(source.shape) > 2:
             return
         dims = self.dims(source)
@@ -356,13 +356,15 @@ class Source:
         self.add(f'{held.name} = k.{space}(*{held.shape}, dtype="uint8")')
         self.add(f"i, j = k.axes({dims[-2]}, {dims[-1]})")
         place = f"{scalars}[i, 0], {source.name}[i, j], [j], {length}"
-        if self.rng.random() < 0.5:
+        sums = source.space == "acc"  # which one pass alone reads
+        if sums or self.rng.random() < 0.5:
             self.add("e = np.exp(-0.03 * np.arange(256))")
             self.add("one, many = k.numbers(e), k.numbers(e * 256)")
-            self.add(f"k.row_max({place})")
-            if source.space != held.space and self.rng.random() < 0.7:
+            self.add(f"k.fill({scalars}, {self.number(0, 127)})" if sums else f"k.row_max({place})")
+            if sums or (source.space != held.space and self.rng.random() < 0.7):
+                params = f", params=k.param({self.number(-50, 50)}, 0.013)[0]" if sums else ""
                 references = f"{held.name}[i, j], {source.name}[i, j], {scalars}[i, 0]"
-                self.add(f"k.sum_softmax({references}, [j], {length}, one, many)")
+                self.add(f"k.sum_softmax({references}, [j], {length}, one, many{params})")
             else:
                 self.add(f"k.row_sum_exp({place}, one)")
                 self.add(f"k.softmax({held.name}[i, j], {source.name}[i, j], {scalars}[i, 0], [j], many)")

@@ -518,6 +518,8 @@ class Builder(Events):
                 loops = [loop for loop, step in enumerate(steps) if step]
                 if len(loops) > 1 or any(steps[loop] != 1 for loop in loops):
                     refuse("factors and addends follow one axis, entry by entry")
+                if loops and fields["operation"] == "sum_softmax":
+                    refuse("params of sum_softmax are one entry, the same for all of a row")
                 if loops:
                     one["param_loop"] = loops[0]
             found.append(Instruction(name, {k: v for k, v in one.items() if v != 0 or k == "param_loop"}))
@@ -557,15 +559,23 @@ class Builder(Events):
             target, source, scalars, over, {"operation": "softmax", "table": numbers.first}, zero, low, high, "softmax"
         )
 
-    def sum_softmax(self, target, source, scalars, over, length, sum_numbers, numbers, zero=0, low=0, high=255):
+    def sum_softmax(
+        self, target, source, scalars, over, length, sum_numbers, numbers, zero=0, low=0, high=255, params=None
+    ):
         """row_sum_exp() and softmax() in one, with the maxima that row_max() left: sums of rows are found while the
-        results of the rows before are made. The target is in another memory than the source."""
-        dst, src = self._reference(target, ("out", "inp"), "target"), self._reference(source, ("out", "inp"), "source")
+        results of the rows before are made. The target is in another memory than the source. Scores in ACC are rounded
+        to int8 as they are read, by params: one entry of what param() made."""
+        dst = self._reference(target, ("out", "inp"), "target")
+        src = self._reference(source, ("acc", "out", "inp"), "source")
         if dst.tile.space == src.tile.space:
             refuse(f"sum_softmax reads {src.tile.space} and writes it: one of both tiles must be in the other memory")
+        if (src.tile.space == "acc") != (params is not None):
+            refuse("sum_softmax takes params if its source is in ACC, and only then")
+        if params is not None:
+            params = self._reference(params, ("param",), "params")
         fields, tail = self._row_fields(src, length)
         fields |= {"operation": "sum_softmax", "table": numbers.first, "sum_table": sum_numbers.first, "tail": tail}
-        self._map(target, source, scalars, over, fields, zero, low, high, "softmax with its sums")
+        self._map(target, source, scalars, over, fields, zero, low, high, "softmax with its sums", params)
 
     def factors(self, addend, factor):
         """Addend (int32) and factor (18 bits) of each channel, which normalise() takes: the result is (X * factor +
@@ -595,7 +605,8 @@ class Builder(Events):
 
     def _map(self, target, source, scalars, over, fields, zero, low, high, what, params=None):
         dst = self._reference(target, ("out", "inp"), "target")
-        src = self._reference(source, ("out", "inp"), "source")
+        spaces = ("acc", "out", "inp") if fields["operation"] == "sum_softmax" else ("out", "inp")
+        src = self._reference(source, spaces, "source")
         acc = self._reference(scalars, ("acc",), "scalars")
         references = {"src": src, "dst": dst, "scalar": acc} | ({} if params is None else {"param": params})
         fields = fields | {

@@ -321,8 +321,14 @@ class Interpreter:
     def _row_values(self, f, places):
         """(rows, BATCH, elements of whole entries)."""
         machine = self.machine
-        kind = np.uint8 if f.get("src_unsigned") else np.int8
-        content = self._entries(f["src"], places).view(kind).astype(np.int64)
+        if f["src"] == "acc":  # rounded as it is read
+            words = self._entries("acc", places.ravel()).view(np.int32).astype(np.int64)
+            words = words.reshape(-1, machine.batch, machine.block_out)
+            param = np.full(len(words), f.get("param_addr", 0))
+            content = self._converted({"low": -128, "high": 127}, words, param)
+        else:
+            kind = np.uint8 if f.get("src_unsigned") else np.int8
+            content = self._entries(f["src"], places).view(kind).astype(np.int64)
         grid = content.reshape(*places.shape, machine.batch, machine.block_out)
         return grid.transpose(0, 2, 1, 3).reshape(places.shape[0], machine.batch, -1)
 
