@@ -48,9 +48,12 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   }
   // With all copies, then with those LOADs that became copies and stayed ones.
   std::optional<Pointed> pointed;
+  const int64_t least =
+      options.forward == Forward::kIfFaster && lowered.pushed() > kBounded ? lowered.pushed() / kWorthAsking : 0;
   std::array<std::optional<Emitter>, 2> ways;
   const auto forward = [&](size_t way, const std::set<size_t>& loads) {
-    if (!pointed) pointed = lowered.pointed(results);
+    if (!pointed) pointed = lowered.pointed(results, least);
+    if (least > 0 && !pointed->possible) return std::set<size_t>();
     Emitter other = lowered;
     std::set<size_t> copies = other.forward(*pointed, results, loads).copies;
     const bool worth = (lowered.pushed() - other.pushed()) * kWorthAsking >= lowered.pushed();

@@ -37,10 +37,15 @@ constexpr size_t kChainLayouts = 3;
 /// least of them.
 constexpr double kHopeless = 1.08;
 constexpr int64_t kJudgedAnyway = 2000;  // instructions
-/// A chain that is so far behind another cut of its operations is not judged, nor is a layout behind another one.
-constexpr double kFar = 1.15;
+/// A chain that is so far behind another cut of its operations is not judged, nor is a layout behind another one. Small
+/// ones, which the model knows least and whose replays cost little, may be further behind.
+constexpr double kFar = 1.15, kFarOfSmall = 1.3, kSmall = 3000;
 /// A piece whose first candidates make the best cut longer by more than this share of their score is left there.
 constexpr double kBehind = 0.3;
+
+bool far(double score, double best) {
+  return score > kFar * best && (score > kFarOfSmall * best || score > best + kSmall);
+}
 
 /// Whether the judge is not asked about a candidate, after it has replayed so many instructions of others.
 bool spared(double score, double best, int64_t replayed) {
@@ -68,7 +73,7 @@ void leave_far_layouts(Layouts& layouts) {
   double best = kNever;
   for (const auto& layout : layouts) best = std::min(best, layout.plans.front().score);
   for (auto& layout : layouts) {
-    if (layout.plans.front().score > kFar * best) layout.next = layout.plans.size();
+    if (far(layout.plans.front().score, best)) layout.next = layout.plans.size();
   }
 }
 
@@ -387,7 +392,7 @@ void Planner::leave_far_chains(Ahead& all) const {
     const auto entry = count > 1 ? all.chains.find(keys.front()) : all.chains.end();
     if (entry == all.chains.end()) continue;
     const double cover = rivals.cover(first, count), own = rivals.score(first, count);
-    entry->second.goes_on |= own <= kFar * cover;
+    entry->second.goes_on |= !far(own, cover);
     entry->second.why =
         "not replayed: its estimate is far above that of another cut of its operations, " + rounded(cover);
   }

@@ -90,7 +90,7 @@ std::pair<int, int> Emitter::softmax_tables(const RowForm& form, int64_t longest
     std::vector<Table> keys(rows::kRowTables, key);
     for (size_t p = 0; p < keys.size(); ++p) keys[p].push_back(static_cast<uint8_t>(p));
     return table_slot(keys, [&] {
-      if (weights == WeightBytes::kPlacesOnly)
+      if (weights == WeightBytes::kPlacesOnly || weights == WeightBytes::kWorksOnly)
         return std::pair{kLengthTableBase, constants.reserve(static_cast<int64_t>(count) * kRowTableBytes)};
       if (!made) made = length_tables(form, longest);
       return std::pair{kLengthTableBase, constants.add((*made).*which)};
@@ -140,11 +140,19 @@ int Emitter::table_slot(const std::vector<Table>& keys, const std::function<std:
 
 int64_t Emitter::pushed() const {
   int64_t all = 0;
-  for (const Step& step : steps_) all += static_cast<int64_t>(step.instructions.size());
+  for (const Step& step : steps_) all += static_cast<int64_t>(step.pushed.size());
   return all;
 }
 
-Pointed Emitter::pointed(const ArenaBytes& results) const {
+Pointed Emitter::pointed(const ArenaBytes& results, int64_t least) const {
+  if (least > 0) {
+    emit::Works all;
+    all.reserve(static_cast<size_t>(pushed()));
+    for (const Step& step : steps_) {
+      for (const Pushed& pushed : step.pushed) all.push_back(pushed.work);
+    }
+    if (removable(all, config) < least) return {};
+  }
   std::vector<Streamed> stream;
   stream.reserve(static_cast<size_t>(pushed()));
   for (const Step& step : steps_) {

@@ -313,6 +313,107 @@ bool within(const std::vector<Streamed>& stream, const isa::MachineConfig& confi
 
 }  // namespace
 
+namespace {
+
+/// What still stands on the chip of what transfers have moved, by intervals.
+class Standing {
+ public:
+  explicit Standing(const isa::MachineConfig& config) : config_(config) {
+    for (const Space space : {Space::kInp, Space::kOut})
+      written(space).resize(static_cast<size_t>(config.depth(space)));
+  }
+
+  int64_t removable(std::span<const emit::Work* const> works) {
+    for (const emit::Work* work : works) {
+      ++time_;
+      const emit::Touch *arena = nullptr, *chip = nullptr;
+      for (const emit::Touch& touch : work->touches) {
+        if (touch.memory == kArenaMemory) arena = &touch;
+        if (on_chip(touch)) chip = &touch;
+      }
+      const bool moves = arena != nullptr && chip != nullptr && arena->begin < arena->end;
+      if (moves && !arena->write) look(*arena);
+      for (const emit::Touch& touch : work->touches) {
+        if (touch.write && on_chip(touch)) each_entry(touch, [&](uint32_t& when) { return (when = time_) != 0; });
+      }
+      asked_ = 0;  // something else may stand there now
+      if (moves) note(*arena, *chip);
+    }
+    return found_;
+  }
+
+ private:
+  static constexpr int64_t kPage = 256;  // bytes of the arena that are told from others
+  struct Source {
+    emit::Touch chip;
+    uint32_t time = 0;
+    bool counted = false;  // or a LOAD, which does not go
+  };
+
+  static bool on_chip(const emit::Touch& touch) {
+    return touch.memory == static_cast<int>(Space::kInp) || touch.memory == static_cast<int>(Space::kOut);
+  }
+  std::vector<uint32_t>& written(Space space) { return space == Space::kInp ? inp_ : out_; }
+
+  /// Calls visit(when it was written) for each entry of a part of INP or OUT, until it says false.
+  template <typename Visit>
+  void each_entry(const emit::Touch& touch, Visit&& visit) {
+    const auto space = static_cast<Space>(touch.memory);
+    const int64_t bytes = config_.entry_bytes(space), depth = config_.depth(space);
+    for (int64_t at = touch.begin / bytes; at < std::min(depth, (touch.end + bytes - 1) / bytes); ++at)
+      if (!visit(written(space)[static_cast<size_t>(at)])) return;
+  }
+  /// Whether a part of what a source moved is still there. Pages that follow each other mostly have one source.
+  bool stands(uint32_t number) {
+    if (number == asked_) return answer_;
+    const Source& source = sources_[number - 1];
+    asked_ = number;
+    answer_ = false;
+    each_entry(source.chip, [&](uint32_t when) { return !(answer_ = when <= source.time); });
+    return answer_;
+  }
+
+  /// The numbers of the sources of an interval's pages, from 1; 0: there is none.
+  std::span<uint32_t> pages(const emit::Touch& arena) {
+    const auto first = static_cast<size_t>(arena.begin / kPage), last = static_cast<size_t>((arena.end - 1) / kPage);
+    if (last >= pages_.size()) pages_.resize(2 * last + 1, 0);
+    return {pages_.data() + first, last - first + 1};
+  }
+
+  /// Counts a LOAD that may find all its bytes, and what they come from.
+  void look(const emit::Touch& arena) {
+    const auto all = pages(arena);
+    if (!std::all_of(all.begin(), all.end(), [&](uint32_t n) { return n != 0 && stands(n); })) return;
+    ++found_;
+    for (const uint32_t number : all) {
+      found_ += sources_[number - 1].counted ? 0 : 1;
+      sources_[number - 1].counted = true;
+    }
+  }
+
+  void note(const emit::Touch& arena, const emit::Touch& chip) {
+    sources_.push_back({chip, time_, !arena.write});
+    const auto number = static_cast<uint32_t>(sources_.size());
+    for (uint32_t& known : pages(arena)) {
+      if (arena.write || known == 0 || !stands(known)) known = number;
+    }
+  }
+
+  const isa::MachineConfig& config_;
+  std::vector<uint32_t> inp_, out_;  // when each entry was written last
+  std::vector<uint32_t> pages_;
+  std::vector<Source> sources_;
+  uint32_t time_ = 0, asked_ = 0;
+  bool answer_ = false;
+  int64_t found_ = 0;
+};
+
+}  // namespace
+
+int64_t removable(std::span<const emit::Work* const> works, const isa::MachineConfig& config) {
+  return Standing(config).removable(works);
+}
+
 Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const isa::MachineConfig& config) {
   Pointed done{std::move(stream), false, false};
   done.possible = config.batch == 1 && config.block_in == config.block_out && within(done.stream, config);

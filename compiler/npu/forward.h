@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,10 @@ struct Forwarded {
   bool changed = false;
   std::set<size_t> copies;  // which of the stream's LOADs are copies now, which keep the vector unit busy
 };
+
+/// About how many instructions forwarding takes away at most: LOADs all of whose bytes may still stand on the chip, and
+/// the STOREs of these bytes. It looks at the intervals that instructions touch alone, which takes little time.
+int64_t removable(std::span<const emit::Work* const> works, const isa::MachineConfig& config);
 
 /// A stream whose readers point at the oldest places of what they read, which is the same for any `loads` below.
 struct Pointed {

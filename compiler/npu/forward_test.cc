@@ -78,6 +78,37 @@ TEST(Forward, StreamsThatLeaveAScratchpadStayAsTheyAre) {
   EXPECT_FALSE(stream[0].kept);  // nobody reads what it writes
 }
 
+TEST(Forward, WhatMayGoIsFoundByIntervals) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const auto may_go = [&](const std::vector<isa::Instruction>& stream) {
+    emit::WorkPool pool;
+    return removable(pool.add(stream, config), config);
+  };
+  isa::Store store;
+  store.space = isa::Space::kOut;
+  store.base = static_cast<uint8_t>(kArenaBase);
+  store.dram_offset = 4096;
+  store.length = 512;
+  isa::Load load;
+  load.space = isa::Space::kInp;
+  load.base = store.base;
+  load.dram_offset = store.dram_offset;
+  load.length = store.length;
+  isa::Alu over;  // the place in OUT
+  over.src = isa::AluSpace::kInp;
+  over.dst = isa::AluSpace::kOut;
+  over.extent[5] = static_cast<uint16_t>(store.length / config.out_entry_bytes());
+  over.src_stride[5] = over.dst_stride[5] = 1;
+  EXPECT_EQ(may_go({store, load}), 2);
+  EXPECT_EQ(may_go({store, load, load}), 3);
+  EXPECT_EQ(may_go({load, store}), 0);
+  EXPECT_EQ(may_go({store, over, load}), 0);
+  --over.extent[5];
+  EXPECT_EQ(may_go({store, over, load}), 2);  // a part still stands
+  load.length = 768;
+  EXPECT_EQ(may_go({store, load}), 0);  // nobody has stored the rest
+}
+
 TEST(Forward, RandomGraphs) {
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
   const uint64_t count = 10 * (factor == nullptr ? 1 : std::strtoull(factor, nullptr, 10));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,9 +31,6 @@ namespace tessera::npu {
 /// Instructions that all replays of one decision may have; one replay there always is.
 inline constexpr int64_t kReplayed = 30000;
 
-/// What stands beside a unit changes its score by so much at most, as its border with a neighbour lasts no longer: of
-/// candidates that are further apart alone the better one is better between any neighbours.
-inline constexpr double kBorder = 3000;
 /// The share of a score for which it pays to look at borders.
 inline constexpr double kWorth = 0.005;
 
@@ -74,8 +72,6 @@ auto guarded(const Graph& graph, const isa::MachineConfig& config, size_t operat
 /// Instructions up to which a whole stream is judged as it is compiled, with what stays on the chip and the times of
 /// its fetches: several replays, which decide the more the smaller results are.
 inline constexpr int64_t kAsCompiled = 1500;
-/// Instructions up to which a whole stream is looked at again when all units are chosen.
-inline constexpr int64_t kLookedAt = 12000;
 
 /// The nest that a schedule is for.
 const schedule::Nest& nest_for(const Task& task, const schedule::Schedule& schedule);
@@ -230,10 +226,19 @@ class Planner {
   /// What find() says of units behind each other, asked once for each choice of theirs.
   template <typename Find>
   std::optional<schedule::Cost> known(std::string key, const std::vector<const Unit*>& units, Find&& find);
+  /// Some units as they are lowered: the beginning that several streams have in common.
+  struct Begun {
+    Emitter emitter;
+    size_t units = 0;
+  };
+  /// Nothing where the judge looks at no streams, nor where a memo may know what follows.
+  std::optional<Begun> begun(const std::vector<const Unit*>& units) const;
   /// Of units behind each other, those of a short stream with what stays on the chip; nothing where the judge looks at
-  /// no streams.
-  std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);
-  std::optional<schedule::Cost> replayed(const std::vector<const Unit*>& units);
+  /// no streams. `begun`: the first of these units, if they have been lowered.
+  std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units, const Begun* begun = nullptr);
+  std::optional<schedule::Cost> replayed(const std::vector<const Unit*>& units, const Begun* begun);
+  /// Whether the stream is judged with what stays on the chip.
+  bool forwards() const { return short_ && options_.forward != Forward::kNever; }
   /// Of what the units write that which others read, or the user.
   ArenaBytes read_elsewhere(const std::vector<const Unit*>& units) const;
   /// Where the tensors stand that the units read and write.
@@ -253,7 +258,10 @@ class Planner {
   const std::vector<Placement>* placed_ = &placements_;         // where tensors stand now
   std::map<std::string, std::optional<schedule::Cost>> known_;  // of units and their schedules, as tensors stand now
   std::mutex known_mutex_;
-  bool short_ = false, long_ = false;  // the stream has few instructions (kAsCompiled), or many (kLookedAt)
+  bool short_ = false, long_ = false;  // the stream has few instructions (kAsCompiled), or many (planner.cc)
+  /// What stands beside a unit changes its score by so much at most, as its border with a neighbour lasts no longer: of
+  /// candidates that are further apart alone the better one is better between any neighbours.
+  double border_ = std::numeric_limits<double>::infinity();
   const std::vector<bool> feeds_;
   std::vector<Scope> scopes_;              // by operation: of its result
   std::map<size_t, std::string> reasons_;  // by operation: why no chain that begins with it can be

@@ -44,20 +44,22 @@ bool Planner::recut_at(std::vector<Unit>& units, size_t first, size_t count) {
     own.emplace_back(unit->first, unit->count);
     offered_.emplace(own.back(), std::move(*unit));
   }
+  std::vector<const Unit*> before;
+  if (first > 0) before.push_back(&units[first - 1]);
+  const Begun* begun = nullptr;
   const auto cost = [&](const std::vector<Place>& cover) {
-    std::vector<const Unit*> stream;
-    if (first > 0) stream.push_back(&units[first - 1]);
+    std::vector<const Unit*> stream = before;
     for (const Place& place : cover) stream.push_back(&offered_.at(place));
     for (size_t k = first + count; k < std::min(units.size(), first + count + kBehind); ++k)
       stream.push_back(&units[k]);
-    return cost_of(stream);
+    return cost_of(stream, begun);
   };
   const auto alone = [&](const std::vector<Place>& cover) {
     double sum = 0;
     for (const Place& place : cover) sum += offered_.at(place).score;
     return sum;
   };
-  const double sum = alone(own), most = std::min(kHopeless * sum, sum + kBorder);
+  const double sum = alone(own), most = std::min(kHopeless * sum, sum + border_);
   std::vector<std::vector<Place>> all = covers(own.front().first, own.back().first + own.back().second);
   std::erase_if(all, [&](const auto& cover) { return cover == own || alone(cover) > most; });
   std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return alone(a) < alone(b); });
@@ -66,6 +68,8 @@ bool Planner::recut_at(std::vector<Unit>& units, size_t first, size_t count) {
   std::optional<Cost> known;
   std::vector<std::optional<Cost>> costs(all.size());
   std::atomic<int64_t> ended = 0;
+  const std::optional<Begun> in_front = all.empty() ? std::nullopt : this->begun(before);
+  if (in_front) begun = &*in_front;
   at_once(hands_.size(), all.empty() ? 0 : all.size() + 1, [&](size_t k, size_t) {
     if (k == 0) {
       known = cost(own);

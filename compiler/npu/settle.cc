@@ -80,9 +80,9 @@ void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, 
     const auto alone = [&](size_t candidate) { return piece.candidates[candidate].score; };
     double least = alone(unit.candidate);
     for (const auto& other : others) least = std::min(least, alone(other.candidate));
-    const bool any = kWorth * least <= kBorder;
+    const bool any = kWorth * least <= border_;
     for (size_t k = 0; k < others.size(); ++k)
-      asked[k] = any && asked[k] && alone(others[k].candidate) <= least + kBorder;
+      asked[k] = any && asked[k] && alone(others[k].candidate) <= least + border_;
   }
   const auto score = [&](size_t candidate, const Cost& of) {
     const double value = goal_.score(of, config_);
@@ -174,7 +174,11 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
 }
 
 bool Planner::settle_at(std::vector<Unit>& units, size_t u, Look look) {
-  const auto cost = [&](const Unit& unit) { return cost_of(between(units, u - std::min<size_t>(u, 1), u + 2, &unit)); };
+  const size_t first = u - std::min<size_t>(u, 1);
+  const std::optional<Begun> before = begun(between(units, first, u));
+  const auto cost = [&](const Unit& unit) {
+    return cost_of(between(units, first, u + 2, &unit), before ? &*before : nullptr);
+  };
   return settle_by(units[u], cost, look);
 }
 
@@ -258,10 +262,19 @@ std::optional<Cost> Planner::finished(const std::vector<const Unit*>& units, con
   return hands_.front().judge->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 
-std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
+std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units, const Begun* begun) {
   if (!replays()) return std::nullopt;
-  if (replays_ != nullptr) return replayed(units);
-  return known("", units, [&] { return replayed(units); });
+  if (replays_ != nullptr) return replayed(units, begun);
+  return known("", units, [&] { return replayed(units, begun); });
+}
+
+std::optional<Planner::Begun> Planner::begun(const std::vector<const Unit*>& units) const {
+  if (!replays() || (replays_ != nullptr && !units.empty())) return std::nullopt;
+  const WeightBytes bytes = forwards() ? WeightBytes::kPlacesOnly : bytes_for(hands_.front().judge->wants());
+  std::vector<LayerInfo> infos(graph_.operations.size());
+  Begun begun{Emitter(config_, options_, bytes), units.size()};
+  for (const Unit* unit : units) lower_unit(*unit, begun.emitter, infos);
+  return begun;
 }
 
 template <typename Find>
@@ -277,20 +290,20 @@ std::optional<Cost> Planner::known(std::string key, const std::vector<const Unit
   return cost;
 }
 
-std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units) {
+std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units, const Begun* begun) {
   heed_stop(options_);
-  const bool forwards = short_ && options_.forward != Forward::kNever;
   std::string key = replays_ != nullptr ? units_key(units) : "";
-  if (forwards && replays_ != nullptr) key += places_of(units);
+  if (forwards() && replays_ != nullptr) key += places_of(units);
   return remembered(known_as(""), key, [&](SlotLog& slots) {
     std::vector<LayerInfo> infos(graph_.operations.size());
-    Emitter emitter(config_, options_, WeightBytes::kPlacesOnly);
-    for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
+    Begun all = begun != nullptr ? *begun : *this->begun({});
+    Emitter& emitter = all.emitter;
+    for (size_t u = all.units; u < units.size(); ++u) lower_unit(*units[u], emitter, infos);
     slots = emitter.slots();
     schedule::CostModel& judge = *hands_.front().judge;
     const auto cost = [&] { return judge.cost(stream_of(emitter, options_, infos.size(), judge.wants())); };
     std::optional<Cost> best = cost();
-    if (!forwards || !best || !emitter.forward(read_elsewhere(units), {}).changed) return best;
+    if (!forwards() || !best || !emitter.forward(read_elsewhere(units), {}).changed) return best;
     const std::optional<Cost> other = cost();
     return other->cycles < best->cycles ? other : best;
   });
