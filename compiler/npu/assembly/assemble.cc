@@ -14,7 +14,7 @@ namespace tessera::npu {
 namespace {
 
 constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
-constexpr double kWorthKeeping = 0.005;  // of a long stream's bytes
+constexpr double kWorthKeeping = 0.1;  // of a long stream's bytes the share that may stay on the chip
 
 }  // namespace
 

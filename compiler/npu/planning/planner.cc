@@ -347,9 +347,10 @@ std::vector<Unit> Planner::run() {
   for (size_t end = count; end > 0; end = result.back().first)
     result.push_back(std::move(offered_.extract({cuts[end].first, end - cuts[end].first}).mapped()));
   std::reverse(result.begin(), result.end());
-  const int64_t length = replays() ? pushed(result, kLookedAt) : 0;
+  const int64_t length = replays() ? pushed(result, kBounded) : 0;
   short_ = replays() && length <= kAsCompiled;
   long_ = length > kLookedAt;
+  alternate_ = length > kBounded;
   if (length > kAllBorders) border_ = kBorder;
   recut(result);
   explain(cuts, result);

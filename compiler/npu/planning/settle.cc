@@ -160,11 +160,18 @@ void Planner::choose_strips(Unit& unit, const Costs& cost, Look look) {
 void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
   placed_ = &plan.placements;
   known_.clear();
-  std::vector<bool> changed(units.size() + 1, false);
-  for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u, Look::kFirst);
-  if (!long_) {
-    look_again(units, plan, changed);
-    polish(units, plan);
+  if (alternate_) {
+    // Every other unit at once, then those between them.
+    for (const size_t odd : {size_t{0}, size_t{1}})
+      at_once(hands_.size(), (units.size() + 1 - odd) / 2,
+              [&](size_t k, size_t) { settle_at(units, 2 * k + odd, Look::kFirst); });
+  } else {
+    std::vector<bool> changed(units.size() + 1, false);
+    for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u, Look::kFirst);
+    if (!long_) {
+      look_again(units, plan, changed);
+      polish(units, plan);
+    }
   }
   for (const Unit& unit : units) {
     SearchLog::Piece& piece = log_.pieces[unit.piece];
@@ -175,11 +182,9 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
 
 bool Planner::settle_at(std::vector<Unit>& units, size_t u, Look look) {
   const size_t first = u - std::min<size_t>(u, 1);
-  const std::optional<Begun> before = begun(between(units, first, u));
-  const auto cost = [&](const Unit& unit) {
-    return cost_of(between(units, first, u + 2, &unit), before ? &*before : nullptr);
-  };
-  return settle_by(units[u], cost, look);
+  Begun begun{.units = between(units, first, u)};
+  return settle_by(
+      units[u], [&](const Unit& unit) { return cost_of(between(units, first, u + 2, &unit), &begun); }, look);
 }
 
 bool Planner::settle_by(Unit& unit, const Costs& cost, Look look) {
@@ -262,19 +267,24 @@ std::optional<Cost> Planner::finished(const std::vector<const Unit*>& units, con
   return hands_.front().judge->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 
-std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units, const Begun* begun) {
+std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units, Begun* begun) {
   if (!replays()) return std::nullopt;
   if (replays_ != nullptr) return replayed(units, begun);
   return known("", units, [&] { return replayed(units, begun); });
 }
 
-std::optional<Planner::Begun> Planner::begun(const std::vector<const Unit*>& units) const {
-  if (!replays() || (replays_ != nullptr && !units.empty())) return std::nullopt;
-  const WeightBytes bytes = forwards() ? WeightBytes::kPlacesOnly : bytes_for(hands_.front().judge->wants());
+Emitter Planner::lowered(const std::vector<const Unit*>& units, Begun* begun) const {
   std::vector<LayerInfo> infos(graph_.operations.size());
-  Begun begun{Emitter(config_, options_, bytes), units.size()};
-  for (const Unit* unit : units) lower_unit(*unit, begun.emitter, infos);
-  return begun;
+  const auto append = [&](Emitter& emitter, size_t first, size_t end) {
+    for (size_t u = first; u < end; ++u) lower_unit(*units[u], emitter, infos);
+  };
+  const size_t known = begun != nullptr ? begun->units.size() : 0;
+  const Emitter none(config_, options_,
+                     forwards() ? WeightBytes::kPlacesOnly : bytes_for(hands_.front().judge->wants()));
+  if (known > 0) std::call_once(begun->once, [&] { append(begun->emitter.emplace(none), 0, known); });
+  Emitter emitter = known > 0 ? *begun->emitter : none;
+  append(emitter, known, units.size());
+  return emitter;
 }
 
 template <typename Find>
@@ -290,18 +300,15 @@ std::optional<Cost> Planner::known(std::string key, const std::vector<const Unit
   return cost;
 }
 
-std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units, const Begun* begun) {
+std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units, Begun* begun) {
   heed_stop(options_);
   std::string key = replays_ != nullptr ? units_key(units) : "";
   if (forwards() && replays_ != nullptr) key += places_of(units);
   return remembered(known_as(""), key, [&](SlotLog& slots) {
-    std::vector<LayerInfo> infos(graph_.operations.size());
-    Begun all = begun != nullptr ? *begun : *this->begun({});
-    Emitter& emitter = all.emitter;
-    for (size_t u = all.units; u < units.size(); ++u) lower_unit(*units[u], emitter, infos);
+    Emitter emitter = lowered(units, begun);
     slots = emitter.slots();
     schedule::CostModel& judge = *hands_.front().judge;
-    const auto cost = [&] { return judge.cost(stream_of(emitter, options_, infos.size(), judge.wants())); };
+    const auto cost = [&] { return judge.cost(stream_of(emitter, options_, graph_.operations.size(), judge.wants())); };
     std::optional<Cost> best = cost();
     if (!forwards() || !best || !emitter.forward(read_elsewhere(units), {}).changed) return best;
     const std::optional<Cost> other = cost();

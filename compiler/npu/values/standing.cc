@@ -17,12 +17,14 @@ Standing::Standing(const isa::MachineConfig& config)
 
 template <typename Visit>
 void Standing::each_part(const Runs& runs, Visit&& visit) {
-  const int64_t first = runs.space == Space::kInp ? 0 : config_.depth(Space::kInp);
+  // What reaches past the end, as a candidate of a plugin may, is refused when it is chosen.
+  const int64_t first = runs.space == Space::kInp ? 0 : config_.depth(Space::kInp),
+                last = static_cast<int64_t>(written_.size()) - 1;
   bool on = true;
   each_of_both(runs.dram, runs.scratchpad, [&](int64_t dram, int64_t chip) {
     for (int64_t at = dram; on && at < dram + runs.length; at = (at / kPart + 1) * kPart) {
       Source& source = (*arena_.find(at / kPage, true))[static_cast<size_t>(at % kPage / kPart)];
-      on = visit(source, static_cast<uint32_t>(first + (chip + at - dram) / entry_bytes_));
+      on = visit(source, static_cast<uint32_t>(std::min(last, first + (chip + at - dram) / entry_bytes_)));
     }
   });
 }
@@ -40,8 +42,9 @@ void Standing::run(const isa::Instruction& instruction, const emit::Work& work) 
     if (!touch.write || touch.begin >= touch.end) continue;
     const bool inp = touch.memory == static_cast<int>(Space::kInp);
     if (!inp && touch.memory != static_cast<int>(Space::kOut)) continue;
-    const int64_t first = inp ? 0 : config_.depth(Space::kInp), last = first + (touch.end - 1) / entry_bytes_;
-    for (int64_t at = first + touch.begin / entry_bytes_; at <= last; ++at) written_[static_cast<size_t>(at)] = time_;
+    const int64_t first = inp ? 0 : config_.depth(Space::kInp);
+    const auto end = std::min(written_.size(), static_cast<size_t>(first + (touch.end - 1) / entry_bytes_ + 1));
+    for (auto at = static_cast<size_t>(first + touch.begin / entry_bytes_); at < end; ++at) written_[at] = time_;
   }
   if (!runs) return;
   each_part(*runs, [&](Source& source, uint32_t entry) {
