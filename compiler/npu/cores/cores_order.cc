@@ -16,8 +16,8 @@ namespace tessera::npu {
 
 namespace {
 
-/// FENCEs that publish of one part at most: each holds STORE until what is stored has arrived, and parts of short
-/// streams have little else to store meanwhile.
+/// FENCEs that publish of one part at most: each is a word to fetch and a place among the answers that STORE expects,
+/// and others begin hardly earlier by it where parts are short.
 constexpr size_t kPublishes = 4, kPublishesOfShort = 2;
 constexpr size_t kShortStream = 1000;  // instructions of a core
 
