@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
 /// Shares of a stream's bytes that may stay on the chip, below which nobody looks for them.
-constexpr double kWorthKeeping = 0.005, kWorthKeepingOfMuch = 0.1;
+constexpr double kWorthKeeping = 0.001, kWorthKeepingOfMuch = 0.1;
 
 }  // namespace
 
