@@ -15,6 +15,7 @@
 #include "compiler/npu/lowering/kernel.h"
 #include "compiler/npu/planning/planner.h"
 #include "compiler/npu/planning/search_log.h"
+#include "compiler/npu/planning/search_memo.h"
 #include "isa/generated/timing.h"
 #include "isa/verify.h"
 
@@ -140,7 +141,9 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   return config.cores > 1 ? compile_cores(graph, config, options) : compile_one(graph, config, options);
 }
 
-Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
+Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& given_options) {
+  Options options = given_options;
+  if (options.memo == nullptr) options.memo = std::make_shared<SearchMemo>();  // of both plans
   Program program = compiled(graph, config, options, config);
   const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
   if (config.raster_pairs == 0 || given || options.judge != Options().judge || !has_pairs(graph) ||
@@ -152,7 +155,6 @@ Program compile_one(const Graph& graph, const isa::MachineConfig& config, const 
   without.raster_pairs = 0;
   SearchLog log;
   Options again = options;
-  again.memo = nullptr;
   again.replays = nullptr;
   if (options.search_log != nullptr) again.search_log = &log;
   Program other = compiled(graph, config, again, without);

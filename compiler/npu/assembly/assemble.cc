@@ -14,6 +14,8 @@ namespace tessera::npu {
 namespace {
 
 constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
+/// Shares of a stream's bytes that may stay on the chip, below which nobody looks for them.
+constexpr double kWorthKeeping = 0.001, kWorthKeepingOfMuch = 0.1;
 
 }  // namespace
 
@@ -32,6 +34,10 @@ emit::SynchroniseOptions order_of(const MemoryPlan& plan, const Options& options
   return order;
 }
 
+bool may_forward(const Emitter& lowered, bool much) {
+  return lowered.standing() >= (much ? kWorthKeepingOfMuch : kWorthKeeping);
+}
+
 Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::SynchroniseOptions& order,
                   const Options& options, bool judged, bool thorough) {
   const isa::MachineConfig& config = lowered.config;
@@ -42,7 +48,8 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
-  if (options.forward == Forward::kNever || !judged) {
+  if (options.forward == Forward::kNever || !judged ||
+      (options.forward == Forward::kIfFaster && !may_forward(lowered, lowered.pushed() > kBounded))) {
     lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
     return lowered;
   }

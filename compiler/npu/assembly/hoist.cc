@@ -65,9 +65,7 @@ void Emitter::Step::take(Step& other, size_t k) {
 }
 
 bool Emitter::hoist_factors() {
-  std::vector<Profile> profiles;
-  profiles.reserve(steps_.size());
-  for (const Step& step : steps_) profiles.push_back(profile_of(step.pushed));
+  std::vector<Profile> profiles = this->profiles();
   /// The step behind which there is time for the fetch.
   const auto step_for = [&](size_t from, const Places& fetch, int64_t cycles) -> std::optional<size_t> {
     int64_t budget = 0;

@@ -128,7 +128,7 @@ Emitter::Fetches Emitter::place_apart(std::vector<Profile> profiles, const Piece
 Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
   Timeline line;
   size_t count = 0;
-  for (const Step& step : steps_) count += step.instructions.size() + 2 * step.fetches.size();
+  for (const Step& step : steps_) count += step.pushed.size() + 2 * step.fetches.size();
   line.works.reserve(count);
   line.layers.reserve(count);
   line.steps.reserve(count);
@@ -158,63 +158,85 @@ int64_t Emitter::predicted(const Fetches& fetches, const Judge& judge) const {
   return judge(line.works, line.layers, 0).cycles;
 }
 
-/// The stream of least cycles by the judge. First of both ways to place fetches, by the profiles of single steps. A
-/// step may take longer than its engines work, as one of a few instructions that wait for each other: then the bus has
-/// more time than the step's own profile says. The stream without fetches tells how much, and the better way is tried
-/// again.
-Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough, int64_t most) const {
-  std::vector<Profile> profiles;
-  profiles.reserve(steps_.size());
-  for (const Step& step : steps_) profiles.push_back(profile_of(step.pushed));
+std::vector<Emitter::Profile> Emitter::profiles() const {
+  std::vector<Profile> all;
+  all.reserve(steps_.size());
+  for (const Step& step : steps_) all.push_back(profile_of(step.pushed));
+  return all;
+}
+
+/// The better of both ways to place fetches, by the profiles of single steps; of equal ones the first.
+Emitter::Placed Emitter::first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const {
+  std::array<Placed, 2> ways;
+  at_once(kAtOnce, ways.size(), [&](size_t k, size_t) {
+    ways[k].together = k == 1;
+    ways[k].fetches = ways[k].together ? place_together(profiles, {}) : place_apart(profiles, {});
+    ways[k].cycles = ways[k].first = predicted(ways[k].fetches, judge);
+  });
+  return std::move(ways[1].cycles < ways[0].cycles ? ways[1] : ways[0]);
+}
+
+/// The stream of least cycles by the judge. First of both ways to place fetches; a glance at a long stream takes the
+/// first one alone. A step may take longer than its engines work, as one of a few instructions that wait for each
+/// other: then the bus has more time than the step's own profile says. The stream without fetches tells how much, and
+/// the better way is tried again. It also tells what any way could still win: a long stream of which that is next to
+/// nothing is left as it is.
+Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough, int64_t most,
+                                      std::optional<Placed> seen) const {
+  std::vector<Profile> profiles = this->profiles();
   if (!judge) return {place_apart(std::move(profiles), {})};
+  const auto judged = [&](Fetches fetches) {
+    const int64_t cycles = predicted(fetches, judge);
+    return Placed{std::move(fetches), cycles, cycles};
+  };
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
-  if (!fetches) {
-    Fetches none = place_apart(std::move(profiles), {});
-    const int64_t cycles = predicted(none, judge);
-    return {std::move(none), cycles, cycles};
-  }
-  std::array<Fetches, 2> first;
-  // The first of those with the least cycles is taken.
-  Fetches best;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  const auto take = [&](Fetches& other, int64_t cycles) {
-    if (cycles >= least) return false;
-    least = cycles;
-    best = std::move(other);
-    return true;
-  };
-  std::array<int64_t, 2> cycles{};
+  if (!fetches) return judged(place_apart(std::move(profiles), {}));
+  const bool is_long = pushed() > kBounded, bounded = most < std::numeric_limits<int64_t>::max();
+  if (!thorough && is_long) return judged(place_apart(std::move(profiles), {}));
   emit::Prediction timed;
   const auto time_bare = [&] {
     const Timeline bare = joined({});
     timed = judge(bare.works, bare.steps, steps_.size());
   };
-  const bool bounded = most < std::numeric_limits<int64_t>::max();
-  at_once(kAtOnce, first.size() + (thorough && !bounded ? 1 : 0), [&](size_t k, size_t) {
-    if (k == first.size()) return time_bare();
-    first[k] = k == 0 ? place_apart(profiles, {}) : place_together(profiles, {});
-    cycles[k] = predicted(first[k], judge);
+  const auto find_first = [&] {
+    if (!seen) {
+      seen = first_fetches(profiles, judge);
+    } else if (is_long) {  // by the first way alone
+      Placed other = judged(place_together(profiles, {}));
+      other.together = true;
+      if (other.cycles < seen->cycles) seen = std::move(other);
+    }
+  };
+  if (bounded && is_long) {
+    time_bare();
+    if (timed.cycles > most) return {{}, timed.cycles, timed.cycles};
+  }
+  at_once(kAtOnce, 2, [&](size_t k, size_t) {
+    if (k == 0) find_first();
+    if (k == 1 && thorough && !bounded) time_bare();
   });
-  take(first[0], cycles[0]);
-  const auto place = take(first[1], cycles[1]) ? &Emitter::place_together : &Emitter::place_apart;
-  const int64_t seen = least;
-  if (!thorough || seen > most) return {std::move(best), least, seen};
-  if (bounded) time_bare();
+  Placed best = std::move(*seen);
+  if (!thorough || best.first > most) return best;
+  if (bounded && !is_long) time_bare();
+  if (is_long && (best.cycles - timed.cycles) * kAsGood <= best.cycles) return best;
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
+  const auto place = best.together ? &Emitter::place_together : &Emitter::place_apart;
   constexpr std::array<Pieces, 3> kPieces = {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}};
-  std::array<Fetches, kPieces.size()> others;
-  std::array<int64_t, kPieces.size()> takes{};
-  at_once(kAtOnce, others.size(), [&](size_t k, size_t) {
-    others[k] = (this->*place)(profiles, kPieces[k]);
-    takes[k] = predicted(others[k], judge);
-  });
-  for (size_t k = 0; k < others.size(); ++k) take(others[k], takes[k]);
-  return {std::move(best), least, seen};
+  std::array<Placed, kPieces.size()> others;
+  at_once(kAtOnce, others.size(), [&](size_t k, size_t) { others[k] = judged((this->*place)(profiles, kPieces[k])); });
+  for (Placed& other : others) {
+    if (other.cycles >= best.cycles) continue;
+    best.cycles = other.cycles;
+    best.fetches = std::move(other.fetches);
+  }
+  return best;
 }
 
-int64_t Emitter::glance(bool prefetch, const Judge& judge) const {
-  return prefetch ? best_fetches(judge, false).cycles : predicted(unmoved(), judge);
+int64_t Emitter::glance(bool prefetch, const Judge& judge) {
+  if (!prefetch) return predicted(unmoved(), judge);
+  seen_ = best_fetches(judge, false);
+  return seen_->cycles;
 }
 
 Emitter::Fetches Emitter::unmoved() const {
@@ -235,7 +257,8 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
   Fetches fetches;
   int64_t least = 0;
   if (prefetch) {
-    Placed placed = best_fetches(judge, thorough);
+    Placed placed = best_fetches(judge, thorough, std::numeric_limits<int64_t>::max(), std::move(seen_));
+    seen_.reset();
     const bool bounded = pushed() > kLong;
     const auto attempt = [&](auto change) {
       std::vector<Step> before = steps_;

@@ -2,6 +2,8 @@
 // Where fetches of weights stand in a stream, on steps made by hand: the products of a step read one place of WGT.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "compiler/emit/predict.h"
 #include "compiler/emit/synchronise.h"
 #include "compiler/npu/lowering/emitter.h"
@@ -43,12 +45,16 @@ class Fetches : public testing::Test {
     }
   }
 
+  Emitter::Judge judge() {
+    return [&](std::span<const emit::Work* const> works, std::span<const uint32_t> tags, size_t count) {
+      ++asked_;
+      return emit::predict(emit::in_order(works, tags, config_), count, config_);
+    };
+  }
+
   /// What the stream does in order: products of a place, or a fetch into it ("+").
   std::string order() {
-    emitter_.assemble(true,
-                      [&](std::span<const emit::Work* const> works, std::span<const uint32_t> tags, size_t count) {
-                        return emit::predict(emit::in_order(works, tags, config_), count, config_);
-                      });
+    emitter_.assemble(true, judge());
     std::string result;
     for (const isa::Instruction& instruction : emitter_.instructions) {
       const auto* load = std::get_if<isa::Load>(&instruction);
@@ -65,6 +71,7 @@ class Fetches : public testing::Test {
   Emitter emitter_{config_, options_};
   int64_t fetched_ = 0;
   uint32_t steps_ = 0;
+  std::atomic<int> asked_ = 0;
 };
 
 TEST_F(Fetches, WhatIsFreeForLongMakesWayForWhatIsNot) {
@@ -95,6 +102,21 @@ TEST_F(Fetches, PartsOfAPlaceComeWhenEachIsFree) {
   step({0, 1}, {{0, 2}});
   const std::string order = this->order();
   EXPECT_NE(order.find("1 +0 1 "), std::string::npos) << order;
+}
+
+TEST_F(Fetches, WhatAGlanceHasSeenIsNotLookedAtAgain) {
+  step({0}, {{0}});
+  step({1}, {{1}});
+  for (int i = 0; i < 3; ++i) step({0});
+  step({2, 1}, {{2}, {1}});
+  Emitter glanced = emitter_;
+  const int64_t cycles = emitter_.assemble(true, judge());
+  const int alone = asked_.exchange(0), glance = 2;
+  EXPECT_GE(glanced.glance(true, judge()), cycles);
+  EXPECT_EQ(asked_.exchange(0), glance);
+  EXPECT_EQ(glanced.assemble(true, judge()), cycles);
+  EXPECT_EQ(asked_, alone - glance);
+  EXPECT_EQ(glanced.instructions, emitter_.instructions);
 }
 
 }  // namespace

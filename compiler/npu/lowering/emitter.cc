@@ -13,6 +13,7 @@
 #include "base/row_arithmetic.h"
 #include "compiler/npu/graph/row_tables.h"
 #include "compiler/npu/lowering/legalise.h"
+#include "compiler/npu/values/standing.h"
 
 namespace tessera::npu {
 
@@ -90,7 +91,7 @@ std::pair<int, int> Emitter::softmax_tables(const RowForm& form, int64_t longest
     std::vector<Table> keys(rows::kRowTables, key);
     for (size_t p = 0; p < keys.size(); ++p) keys[p].push_back(static_cast<uint8_t>(p));
     return table_slot(keys, [&] {
-      if (weights == WeightBytes::kPlacesOnly)
+      if (weights == WeightBytes::kPlacesOnly || weights == WeightBytes::kWorksOnly)
         return std::pair{kLengthTableBase, constants.reserve(static_cast<int64_t>(count) * kRowTableBytes)};
       if (!made) made = length_tables(form, longest);
       return std::pair{kLengthTableBase, constants.add((*made).*which)};
@@ -140,8 +141,21 @@ int Emitter::table_slot(const std::vector<Table>& keys, const std::function<std:
 
 int64_t Emitter::pushed() const {
   int64_t all = 0;
-  for (const Step& step : steps_) all += static_cast<int64_t>(step.instructions.size());
+  for (const Step& step : steps_) all += static_cast<int64_t>(step.pushed.size());
   return all;
+}
+
+double Emitter::standing() const {
+  if (!can_forward(config)) return 0;
+  Standing standing(config);
+  int64_t all = 0;
+  for (const Step& step : steps_) {
+    for (size_t k = 0; k < step.pushed.size(); ++k) {
+      standing.run(step.instructions[k], *step.pushed[k].work);
+      all += step.pushed[k].work->dram_bytes;
+    }
+  }
+  return all == 0 ? 0 : static_cast<double>(standing.bytes()) / static_cast<double>(all);
 }
 
 Pointed Emitter::pointed(const ArenaBytes& results) const {

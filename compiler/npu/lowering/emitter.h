@@ -25,8 +25,9 @@
 namespace tessera::npu {
 
 /// Instructions from which on one glance tells streams apart, and that from which on a change must be as good by the
-/// first ways to place fetches, but for a share of so much, to be judged by all.
-inline constexpr int64_t kGlanced = 300, kLong = 9000, kAsGood = 10000;
+/// first ways to place fetches, but for a share of so much, to be judged by all. From the last number on nothing is
+/// looked at of which a bound says that it wins next to nothing.
+inline constexpr int64_t kGlanced = 300, kLong = 9000, kAsGood = 10000, kBounded = 20000;
 
 /// Bytes that the program carries; equal blobs are stored once.
 class ConstantPool {
@@ -48,8 +49,9 @@ class ConstantPool {
 };
 
 /// Whether the constants receive the bytes of weights, zeros in their place, where a program only tells its cycles, or
-/// only places of their size, as trials need.
-enum class WeightBytes { kPacked, kBlank, kPlacesOnly };
+/// only places of their size, as trials need; those that are only replayed keep what instructions do and not
+/// themselves.
+enum class WeightBytes { kPacked, kBlank, kPlacesOnly, kWorksOnly };
 
 /// What operations hand on to each other while code is generated.
 class Emitter {
@@ -63,16 +65,16 @@ class Emitter {
 
   /// Begins a step: one iteration of a tile loop. What is pushed next belongs to it.
   void begin_step() {
-    const size_t like = steps_.empty() ? 0 : steps_.back().instructions.size();  // steps of a nest are alike
+    const size_t like = steps_.empty() ? 0 : steps_.back().pushed.size();  // steps of a nest are alike
     Step& step = steps_.emplace_back();
-    step.instructions.reserve(like);
+    if (weights != WeightBytes::kWorksOnly) step.instructions.reserve(like);
     step.pushed.reserve(like);
   }
 
   /// A computation.
   void push(const isa::Instruction& instruction) {
     if (steps_.empty()) begin_step();
-    steps_.back().instructions.push_back(instruction);
+    if (weights != WeightBytes::kWorksOnly) steps_.back().instructions.push_back(instruction);
     steps_.back().pushed.push_back({pool.add(instruction, config), layer, Stream::kInstructions});
   }
   /// A transfer, and what it is for.
@@ -112,6 +114,8 @@ class Emitter {
   /// The same in two steps, of which the first one does not depend on `loads`.
   Pointed pointed(const ArenaBytes& results) const;
   Forwarded forward(Pointed all, const ArenaBytes& results, const std::set<size_t>& loads);
+  /// The share of the transfers' bytes, without the fetches of weights, that forwarding may spare at most, about.
+  double standing() const;
   /// Instructions that have been pushed, without the fetches of weights.
   int64_t pushed() const;
 
@@ -123,8 +127,9 @@ class Emitter {
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
   /// wins. Ends the collection. Returns the cycles of the stream; nothing without a judge.
   int64_t assemble(bool prefetch, const Judge& judge = nullptr, bool thorough = true);
-  /// Cycles of the stream by the first ways to place fetches, which tell streams apart.
-  int64_t glance(bool prefetch, const Judge& judge) const;
+  /// Cycles of the stream by the first ways to place fetches, which tell streams apart. What was seen is not looked at
+  /// again by assemble().
+  int64_t glance(bool prefetch, const Judge& judge);
 
   /// What assemble() would make without a judge, as it stands in order; `pool` receives where its works stand.
   emit::Ordered ordered(bool prefetch, emit::WorkPool& pool) const;
@@ -180,8 +185,8 @@ class Emitter {
     Stream stream = Stream::kInstructions;  // what a transfer is for
   };
   struct Step {
-    std::vector<isa::Instruction> instructions;
-    std::vector<Pushed> pushed;  // of the instructions
+    std::vector<isa::Instruction> instructions;  // none: only what they do is known
+    std::vector<Pushed> pushed;                  // of the instructions
     std::vector<ConstantFetch> fetches;
 
     void copy(const Step& other, size_t k);
@@ -208,9 +213,14 @@ class Emitter {
   struct Placed {
     Fetches fetches;
     int64_t cycles = 0, first = 0;
+    bool together = false;  // the better of the first ways
   };
-  /// One that takes more than `most` by the first ways is left there.
-  Placed best_fetches(const Judge& judge, bool thorough, int64_t most = std::numeric_limits<int64_t>::max()) const;
+  /// By the first ways alone.
+  Placed first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const;
+  /// One that takes more than `most` by the first ways is left there. `seen`: what these say, if it is known.
+  Placed best_fetches(const Judge& judge, bool thorough, int64_t most = std::numeric_limits<int64_t>::max(),
+                      std::optional<Placed> seen = {}) const;
+  std::vector<Profile> profiles() const;
   /// Cycles of the bus that an instruction with its own word takes.
   int64_t bus_cycles(const emit::Work& work) const;
   /// Run-time factors move to earlier steps in which the bus has time; says whether any has.
@@ -239,6 +249,7 @@ class Emitter {
   std::vector<std::vector<uint8_t>> tables_;
   std::vector<int> pinned_;
   int next_table_ = 0;
+  std::optional<Placed> seen_;  // at a glance
 };
 
 }  // namespace tessera::npu

@@ -38,7 +38,9 @@ constexpr size_t kChainLayouts = 3;
 constexpr double kHopeless = 1.08;
 constexpr int64_t kJudgedAnyway = 2000;  // instructions
 /// A chain that is so far behind another cut of its operations is not judged, nor is a layout behind another one.
-constexpr double kFar = 1.15;
+/// In a graph of few instructions by these estimates chains may be further behind.
+constexpr double kFar = 1.15, kFarOfFew = 1.3;
+constexpr int64_t kFew = 4000;
 /// A piece whose first candidates make the best cut longer by more than this share of their score is left there.
 constexpr double kBehind = 0.3;
 
@@ -383,11 +385,16 @@ void Planner::leave_far_chains(Ahead& all) const {
     });
   };
   const Rivals rivals = this->rivals(all, estimated);
+  int64_t instructions = 0;  // of all operations that are not known, each alone
+  for (const auto& [key, entry] : all.tasks) {
+    if (entry.contest) instructions += entry.contest->layouts.front().plans.front().cost.instructions;
+  }
+  const double far = instructions <= kFew ? kFarOfFew : kFar;
   for (const auto& [first, count, keys] : all.places) {
     const auto entry = count > 1 ? all.chains.find(keys.front()) : all.chains.end();
     if (entry == all.chains.end()) continue;
     const double cover = rivals.cover(first, count), own = rivals.score(first, count);
-    entry->second.goes_on |= own <= kFar * cover;
+    entry->second.goes_on |= own <= far * cover;
     entry->second.why =
         "not replayed: its estimate is far above that of another cut of its operations, " + rounded(cover);
   }

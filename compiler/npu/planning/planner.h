@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,9 +31,6 @@ namespace tessera::npu {
 /// Instructions that all replays of one decision may have; one replay there always is.
 inline constexpr int64_t kReplayed = 30000;
 
-/// What stands beside a unit changes its score by so much at most, as its border with a neighbour lasts no longer: of
-/// candidates that are further apart alone the better one is better between any neighbours.
-inline constexpr double kBorder = 3000;
 /// The share of a score for which it pays to look at borders.
 inline constexpr double kWorth = 0.005;
 
@@ -74,8 +72,6 @@ auto guarded(const Graph& graph, const isa::MachineConfig& config, size_t operat
 /// Instructions up to which a whole stream is judged as it is compiled, with what stays on the chip and the times of
 /// its fetches: several replays, which decide the more the smaller results are.
 inline constexpr int64_t kAsCompiled = 1500;
-/// Instructions up to which a whole stream is looked at again when all units are chosen.
-inline constexpr int64_t kLookedAt = 12000;
 
 /// The nest that a schedule is for.
 const schedule::Nest& nest_for(const Task& task, const schedule::Schedule& schedule);
@@ -206,8 +202,16 @@ class Planner {
   /// Replaces a few units next to each other by others that cover the same operations and do better between their
   /// neighbours.
   void recut(std::vector<Unit>& units);
-  bool recut_at(std::vector<Unit>& units, size_t first, size_t count);
-  /// All other ways to cover the operations from `first` to `end` by units that were offered.
+  bool recut_at(std::vector<Place>& cut, size_t first, size_t count);
+  /// Some units next to each other, and the other ways to cover their operations, least score alone first.
+  struct Recut {
+    double alone = 0;                   // the units' scores
+    std::optional<schedule::Cost> own;  // between the neighbours; nothing where there is no other way, as of `costs`
+    std::vector<std::vector<Place>> covers;
+    std::vector<std::optional<schedule::Cost>> costs;  // of those that may be replayed
+  };
+  Recut other_covers(const std::vector<Place>& cut, size_t first, size_t count, size_t hands);
+  /// All ways to cover the operations from `first` to `end` by units that were offered.
   std::vector<std::vector<Place>> covers(size_t first, size_t end) const;
   /// Takes the strips that do best between the neighbours.
   void choose_strips(Unit& unit, const Costs& cost, Look look);
@@ -230,10 +234,20 @@ class Planner {
   /// What find() says of units behind each other, asked once for each choice of theirs.
   template <typename Find>
   std::optional<schedule::Cost> known(std::string key, const std::vector<const Unit*>& units, Find&& find);
+  /// The units with which several streams begin, lowered when the first of these is replayed.
+  struct Begun {
+    std::vector<const Unit*> units = {};
+    std::optional<Emitter> emitter = {};
+    std::once_flag once = {};
+  };
+  /// Units behind each other, of which `begun` has the first; null: none.
+  Emitter lowered(const std::vector<const Unit*>& units, Begun* begun) const;
   /// Of units behind each other, those of a short stream with what stays on the chip; nothing where the judge looks at
   /// no streams.
-  std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);
-  std::optional<schedule::Cost> replayed(const std::vector<const Unit*>& units);
+  std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units, Begun* begun = nullptr);
+  std::optional<schedule::Cost> replayed(const std::vector<const Unit*>& units, Begun* begun);
+  /// Whether the stream is judged with what stays on the chip.
+  bool forwards() const { return short_ && options_.forward != Forward::kNever; }
   /// Of what the units write that which others read, or the user.
   ArenaBytes read_elsewhere(const std::vector<const Unit*>& units) const;
   /// Where the tensors stand that the units read and write.
@@ -253,7 +267,11 @@ class Planner {
   const std::vector<Placement>* placed_ = &placements_;         // where tensors stand now
   std::map<std::string, std::optional<schedule::Cost>> known_;  // of units and their schedules, as tensors stand now
   std::mutex known_mutex_;
-  bool short_ = false, long_ = false;  // the stream has few instructions (kAsCompiled), or many (kLookedAt)
+  bool short_ = false, long_ = false;  // the stream has few instructions (kAsCompiled), or many (planner.cc)
+  bool alternate_ = false;             // so many (kBounded) that every other unit is settled at once
+  /// What stands beside a unit changes its score by so much at most, as its border with a neighbour lasts no longer: of
+  /// candidates that are further apart alone the better one is better between any neighbours.
+  double border_ = std::numeric_limits<double>::infinity();
   const std::vector<bool> feeds_;
   std::vector<Scope> scopes_;              // by operation: of its result
   std::map<size_t, std::string> reasons_;  // by operation: why no chain that begins with it can be
@@ -263,7 +281,7 @@ class Planner {
   const std::string machine_text_;             // for its keys
   std::vector<Hand> hands_;                    // at least one; several where the judge's answers need no memory
   std::vector<Offer> offers_;
-  std::map<Place, Unit> offered_;  // units that are not in use
+  std::map<Place, Unit> offered_;  // units that are not in run()'s result
   SearchLog own_log_;
   SearchLog& log_;
   const size_t known_pieces_;  // of earlier plans

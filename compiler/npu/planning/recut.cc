@@ -35,72 +35,91 @@ std::vector<std::vector<Planner::Place>> Planner::covers(size_t first, size_t en
   return result;
 }
 
-bool Planner::recut_at(std::vector<Unit>& units, size_t first, size_t count) {
-  const auto begin = units.begin() + static_cast<std::ptrdiff_t>(first),
-             end = begin + static_cast<std::ptrdiff_t>(count);
-  // Units in use may stand in other covers, too.
-  std::vector<Place> own;
-  for (auto unit = begin; unit != end; ++unit) {
-    own.emplace_back(unit->first, unit->count);
-    offered_.emplace(own.back(), std::move(*unit));
-  }
-  const auto cost = [&](const std::vector<Place>& cover) {
-    std::vector<const Unit*> stream;
-    if (first > 0) stream.push_back(&units[first - 1]);
-    for (const Place& place : cover) stream.push_back(&offered_.at(place));
-    for (size_t k = first + count; k < std::min(units.size(), first + count + kBehind); ++k)
-      stream.push_back(&units[k]);
-    return cost_of(stream);
-  };
+Planner::Recut Planner::other_covers(const std::vector<Place>& cut, size_t first, size_t count, size_t hands) {
+  const std::vector<Place> own(cut.begin() + static_cast<std::ptrdiff_t>(first),
+                               cut.begin() + static_cast<std::ptrdiff_t>(first + count));
   const auto alone = [&](const std::vector<Place>& cover) {
     double sum = 0;
     for (const Place& place : cover) sum += offered_.at(place).score;
     return sum;
   };
-  const double sum = alone(own), most = std::min(kHopeless * sum, sum + kBorder);
-  std::vector<std::vector<Place>> all = covers(own.front().first, own.back().first + own.back().second);
-  std::erase_if(all, [&](const auto& cover) { return cover == own || alone(cover) > most; });
-  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return alone(a) < alone(b); });
-  std::vector<Place> best = own;
-  // Nothing where the judge looks at no streams, and of those that are beyond what may be replayed.
-  std::optional<Cost> known;
-  std::vector<std::optional<Cost>> costs(all.size());
+  Recut result;
+  result.alone = alone(own);
+  const double most = std::min(kHopeless * result.alone, result.alone + border_);
+  result.covers = covers(own.front().first, own.back().first + own.back().second);
+  std::erase_if(result.covers, [&](const auto& cover) { return cover == own || alone(cover) > most; });
+  std::stable_sort(result.covers.begin(), result.covers.end(),
+                   [&](const auto& a, const auto& b) { return alone(a) < alone(b); });
+  if (result.covers.empty()) return result;
+  Begun begun;
+  if (first > 0) begun.units.push_back(&offered_.at(cut[first - 1]));
+  const auto cost = [&](const std::vector<Place>& cover) {
+    std::vector<const Unit*> stream = begun.units;
+    for (const Place& place : cover) stream.push_back(&offered_.at(place));
+    for (size_t k = first + count; k < std::min(cut.size(), first + count + kBehind); ++k)
+      stream.push_back(&offered_.at(cut[k]));
+    return cost_of(stream, &begun);
+  };
+  result.costs.resize(result.covers.size());
   std::atomic<int64_t> ended = 0;
-  at_once(hands_.size(), all.empty() ? 0 : all.size() + 1, [&](size_t k, size_t) {
+  at_once(hands, result.covers.size() + 1, [&](size_t k, size_t) {
     if (k == 0) {
-      known = cost(own);
+      result.own = cost(own);
     } else if (ended <= kReplayed) {
-      costs[k - 1] = cost(all[k - 1]);
-      ended += costs[k - 1] ? costs[k - 1]->instructions : 0;
+      result.costs[k - 1] = cost(result.covers[k - 1]);
+      ended += result.costs[k - 1] ? result.costs[k - 1]->instructions : 0;
     }
   });
-  double least = known ? goal_.score(*known, config_) - kWorth * sum : 0;
+  return result;
+}
+
+bool Planner::recut_at(std::vector<Place>& cut, size_t first, size_t count) {
+  const Recut others = other_covers(cut, first, count, hands_.size());
+  if (!others.own) return false;  // the judge looks at no streams, or there is no other cover
+  double least = goal_.score(*others.own, config_) - kWorth * others.alone;
   int64_t replayed = 0;
-  for (size_t k = 0; k < all.size(); ++k) {
-    if (!known || replayed > kReplayed) break;
-    const Cost& other = costs[k].value();
+  const std::vector<Place>* best = nullptr;
+  for (size_t k = 0; k < others.covers.size() && replayed <= kReplayed; ++k) {
+    const Cost& other = others.costs[k].value();
     replayed += other.instructions;
-    if (other.cycles > known->cycles || goal_.score(other, config_) >= least) continue;
+    if (other.cycles > others.own->cycles || goal_.score(other, config_) >= least) continue;
     least = goal_.score(other, config_);
-    best = all[k];
+    best = &others.covers[k];
   }
-  std::vector<Unit> chosen;
-  for (const Place& place : best) chosen.push_back(std::move(offered_.extract(place).mapped()));
-  units.insert(units.erase(begin, end), std::make_move_iterator(chosen.begin()), std::make_move_iterator(chosen.end()));
-  return best != own;
+  if (best == nullptr) return false;
+  const auto begin = cut.begin() + static_cast<std::ptrdiff_t>(first);
+  cut.insert(cut.erase(begin, begin + static_cast<std::ptrdiff_t>(count)), best->begin(), best->end());
+  return true;
 }
 
 void Planner::recut(std::vector<Unit>& units) {
+  std::vector<Place> cut;
+  for (Unit& unit : units) {
+    cut.emplace_back(unit.first, unit.count);
+    offered_.emplace(cut.back(), std::move(unit));
+  }
+  const auto may_change = [&](size_t u, size_t width) {
+    return u + width <= cut.size() &&
+           cut[u + width - 1].first + cut[u + width - 1].second - cut[u].first <= kOperations;
+  };
+  if (hands_.size() > 1) {  // what is asked below if nothing changes, on all hands
+    std::vector<std::pair<size_t, size_t>> ahead;
+    for (size_t u = 0; u < cut.size(); ++u) {
+      for (size_t width = 1; width <= kUnits && may_change(u, width); ++width) ahead.emplace_back(u, width);
+    }
+    at_once(hands_.size(), ahead.size(),
+            [&](size_t k, size_t) { other_covers(cut, ahead[k].first, ahead[k].second, 1); });
+  }
   size_t changes = 0;
-  for (size_t u = 0; u < units.size(); ++u) {
-    for (size_t width = 1; width <= kUnits && u + width <= units.size(); ++width) {
-      const Unit& last = units[u + width - 1];
-      if (last.first + last.count - units[u].first > kOperations) break;
-      if (!recut_at(units, u, width)) continue;
+  for (size_t u = 0; u < cut.size() && changes <= kMostChanges * graph_.operations.size(); ++u) {
+    for (size_t width = 1; width <= kUnits && may_change(u, width); ++width) {
+      if (!recut_at(cut, u, width)) continue;
       width = 0;  // there are other units now
-      if (++changes > kMostChanges * graph_.operations.size()) return;
+      if (++changes > kMostChanges * graph_.operations.size()) break;
     }
   }
+  units.clear();
+  for (const Place& place : cut) units.push_back(std::move(offered_.extract(place).mapped()));
 }
 
 }  // namespace tessera::npu

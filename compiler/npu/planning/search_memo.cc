@@ -75,7 +75,9 @@ std::string search_key(const Task& task, TableNames& tables) {
 }  // namespace
 
 bool SearchMemo::serves(const isa::MachineConfig& config, const Options& o) {
-  std::string to = isa::to_toml(config);
+  isa::MachineConfig machine = config;
+  machine.raster_pairs = 0;  // nests that it changes say so
+  std::string to = isa::to_toml(machine);
   for (const bool flag : {o.fold, o.collapse_pixels, o.chain, o.prefetch_weights, o.virtual_threads})
     to += flag ? "1" : "0";
   for (const int64_t number : {o.alignment, o.dram_latency_cycles, o.dram_bandwidth_bytes, o.dram_cost.beat_256ths,

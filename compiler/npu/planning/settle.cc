@@ -33,6 +33,9 @@ constexpr int64_t kFewBorders = 3000;
 constexpr int64_t kFew = 400;
 constexpr double kNearWhole = 1.03;
 
+/// Bytes of a few units above which what may stay on the chip is looked for only where that is much.
+constexpr int64_t kMuch = int64_t{1} << 20;
+
 /// What was chosen for a unit, and how its candidates did.
 struct Choices {
   std::vector<Schedule> schedules;
@@ -80,9 +83,9 @@ void Planner::pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, 
     const auto alone = [&](size_t candidate) { return piece.candidates[candidate].score; };
     double least = alone(unit.candidate);
     for (const auto& other : others) least = std::min(least, alone(other.candidate));
-    const bool any = kWorth * least <= kBorder;
+    const bool any = kWorth * least <= border_;
     for (size_t k = 0; k < others.size(); ++k)
-      asked[k] = any && asked[k] && alone(others[k].candidate) <= least + kBorder;
+      asked[k] = any && asked[k] && alone(others[k].candidate) <= least + border_;
   }
   const auto score = [&](size_t candidate, const Cost& of) {
     const double value = goal_.score(of, config_);
@@ -160,11 +163,18 @@ void Planner::choose_strips(Unit& unit, const Costs& cost, Look look) {
 void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
   placed_ = &plan.placements;
   known_.clear();
-  std::vector<bool> changed(units.size() + 1, false);
-  for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u, Look::kFirst);
-  if (!long_) {
-    look_again(units, plan, changed);
-    polish(units, plan);
+  if (alternate_) {
+    // Every other unit at once, then those between them.
+    for (const size_t odd : {size_t{0}, size_t{1}})
+      at_once(hands_.size(), (units.size() + 1 - odd) / 2,
+              [&](size_t k, size_t) { settle_at(units, 2 * k + odd, Look::kFirst); });
+  } else {
+    std::vector<bool> changed(units.size() + 1, false);
+    for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u, Look::kFirst);
+    if (!long_) {
+      look_again(units, plan, changed);
+      polish(units, plan);
+    }
   }
   for (const Unit& unit : units) {
     SearchLog::Piece& piece = log_.pieces[unit.piece];
@@ -174,8 +184,10 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
 }
 
 bool Planner::settle_at(std::vector<Unit>& units, size_t u, Look look) {
-  const auto cost = [&](const Unit& unit) { return cost_of(between(units, u - std::min<size_t>(u, 1), u + 2, &unit)); };
-  return settle_by(units[u], cost, look);
+  const size_t first = u - std::min<size_t>(u, 1);
+  Begun begun{.units = between(units, first, u)};
+  return settle_by(
+      units[u], [&](const Unit& unit) { return cost_of(between(units, first, u + 2, &unit), &begun); }, look);
 }
 
 bool Planner::settle_by(Unit& unit, const Costs& cost, Look look) {
@@ -258,10 +270,24 @@ std::optional<Cost> Planner::finished(const std::vector<const Unit*>& units, con
   return hands_.front().judge->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 
-std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
+std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units, Begun* begun) {
   if (!replays()) return std::nullopt;
-  if (replays_ != nullptr) return replayed(units);
-  return known("", units, [&] { return replayed(units); });
+  if (replays_ != nullptr) return replayed(units, begun);
+  return known("", units, [&] { return replayed(units, begun); });
+}
+
+Emitter Planner::lowered(const std::vector<const Unit*>& units, Begun* begun) const {
+  std::vector<LayerInfo> infos(graph_.operations.size());
+  const auto append = [&](Emitter& emitter, size_t first, size_t end) {
+    for (size_t u = first; u < end; ++u) lower_unit(*units[u], emitter, infos);
+  };
+  const size_t known = begun != nullptr ? begun->units.size() : 0;
+  const Emitter none(config_, options_,
+                     forwards() ? WeightBytes::kPlacesOnly : bytes_for(hands_.front().judge->wants()));
+  if (known > 0) std::call_once(begun->once, [&] { append(begun->emitter.emplace(none), 0, known); });
+  Emitter emitter = known > 0 ? *begun->emitter : none;
+  append(emitter, known, units.size());
+  return emitter;
 }
 
 template <typename Find>
@@ -277,20 +303,18 @@ std::optional<Cost> Planner::known(std::string key, const std::vector<const Unit
   return cost;
 }
 
-std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units) {
+std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units, Begun* begun) {
   heed_stop(options_);
-  const bool forwards = short_ && options_.forward != Forward::kNever;
   std::string key = replays_ != nullptr ? units_key(units) : "";
-  if (forwards && replays_ != nullptr) key += places_of(units);
+  if (forwards() && replays_ != nullptr) key += places_of(units);
   return remembered(known_as(""), key, [&](SlotLog& slots) {
-    std::vector<LayerInfo> infos(graph_.operations.size());
-    Emitter emitter(config_, options_, WeightBytes::kPlacesOnly);
-    for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
+    Emitter emitter = lowered(units, begun);
     slots = emitter.slots();
     schedule::CostModel& judge = *hands_.front().judge;
-    const auto cost = [&] { return judge.cost(stream_of(emitter, options_, infos.size(), judge.wants())); };
+    const auto cost = [&] { return judge.cost(stream_of(emitter, options_, graph_.operations.size(), judge.wants())); };
     std::optional<Cost> best = cost();
-    if (!forwards || !best || !emitter.forward(read_elsewhere(units), {}).changed) return best;
+    if (!forwards() || !best || !may_forward(emitter, best->bytes > kMuch)) return best;
+    if (!emitter.forward(read_elsewhere(units), {}).changed) return best;
     const std::optional<Cost> other = cost();
     return other->cycles < best->cycles ? other : best;
   });

@@ -116,7 +116,7 @@ namespace {
 template <typename Append>
 std::array<InstructionStream, 2> both_streams(const isa::MachineConfig& config, const Options& options, size_t layers,
                                               SlotLog& slots, Wanted wanted, Append&& append) {
-  Emitter emitter(config, options, WeightBytes::kPlacesOnly);
+  Emitter emitter(config, options, bytes_for(wanted));
   append(0, emitter);
   InstructionStream once = stream_of(emitter, options, layers, wanted);
   append(1, emitter);
@@ -128,7 +128,7 @@ std::array<InstructionStream, 2> both_streams(const isa::MachineConfig& config, 
 
 InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
                                const std::function<void(Emitter&)>& append, SlotLog* slots, Wanted wanted) {
-  Emitter emitter(config, options, WeightBytes::kPlacesOnly);
+  Emitter emitter(config, options, bytes_for(wanted));
   append(emitter);
   if (slots != nullptr) *slots = emitter.slots();
   return stream_of(emitter, options, layers, wanted);

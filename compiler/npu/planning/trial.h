@@ -25,6 +25,11 @@ schedule::InstructionStream lower_stream(const isa::MachineConfig& config, const
                                          const std::function<void(Emitter&)>& append, SlotLog* slots = nullptr,
                                          schedule::Wanted wanted = schedule::Wanted::kInstructions);
 
+/// What an emitter keeps for such a stream.
+inline WeightBytes bytes_for(schedule::Wanted wanted) {
+  return wanted == schedule::Wanted::kHeaders ? WeightBytes::kWorksOnly : WeightBytes::kPlacesOnly;
+}
+
 /// The stream of what an emitter has collected, which it keeps.
 schedule::InstructionStream stream_of(const Emitter& emitter, const Options& options, size_t layers,
                                       schedule::Wanted wanted);

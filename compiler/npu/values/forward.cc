@@ -315,7 +315,7 @@ bool within(const std::vector<Streamed>& stream, const isa::MachineConfig& confi
 
 Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const isa::MachineConfig& config) {
   Pointed done{std::move(stream), false, false};
-  done.possible = config.batch == 1 && config.block_in == config.block_out && within(done.stream, config);
+  done.possible = can_forward(config) && within(done.stream, config);
   if (done.possible) done.unread = Forwarding(done.stream, results, {}, config).point();
   return done;
 }

@@ -23,6 +23,11 @@ struct Streamed {
   bool kept = true;  // false: it is no longer part of the stream
 };
 
+/// Entries of several images (BATCH > 1) and machines whose INP and OUT entries differ in size keep their streams.
+inline bool can_forward(const isa::MachineConfig& config) {
+  return config.batch == 1 && config.block_in == config.block_out;
+}
+
 /// Intervals of bytes behind kArenaBase.
 using ArenaBytes = std::vector<std::pair<int64_t, int64_t>>;
 
@@ -41,8 +46,7 @@ Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const i
 Forwarded forward(Pointed& stream, const ArenaBytes& results, const isa::MachineConfig& config,
                   const std::set<size_t>& loads);
 
-/// `results`: what is read after the program. `loads`: LOADs that no copy replaces. Entries of several images
-/// (BATCH > 1) and machines whose INP and OUT entries differ in size keep their streams.
+/// `results`: what is read after the program. `loads`: LOADs that no copy replaces.
 Forwarded forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config,
                   const std::set<size_t>& loads = {});
 
