@@ -17,6 +17,12 @@ constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
 /// Shares of a stream's bytes that may stay on the chip, below which nobody looks for them.
 constexpr double kWorthKeeping = 0.001, kWorthKeepingOfMuch = 0.1;
 
+/// Whether what stays on the chip is looked for in a finished stream.
+bool tries_to_forward(const Emitter& lowered, const Options& options) {
+  if (options.forward != Forward::kIfFaster) return options.forward != Forward::kNever;
+  return may_forward(lowered, lowered.pushed() > kBounded);
+}
+
 }  // namespace
 
 ArenaBytes results_of(const Graph& graph, const std::vector<Placement>& placements) {
@@ -48,8 +54,7 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
-  if (options.forward == Forward::kNever || !judged ||
-      (options.forward == Forward::kIfFaster && !may_forward(lowered, lowered.pushed() > kBounded))) {
+  if (!judged || !tries_to_forward(lowered, options)) {
     lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
     return lowered;
   }
