@@ -195,7 +195,12 @@ def known_names(benchmark):
     if benchmark in ("transformers", "tune", "cores"):
         import transformers
 
-        return [*(() if benchmark == "transformers" else networks.NETWORKS), *transformers.TRANSFORMERS]
+        known = [*(() if benchmark == "transformers" else networks.NETWORKS), *transformers.TRANSFORMERS]
+        if benchmark == "cores":
+            import cores
+
+            known += cores.DECODERS
+        return known
     return [
         *networks.NETWORKS,
         *{"systemc": ["digits"], "litex": ["digits"], "report": ["large graph"], "explore": ["chips"]}.get(

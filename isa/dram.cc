@@ -19,7 +19,7 @@ const DramSpec kFamilies[] = {
    .write_cas = 2, .read_latency = 3, .write_latency = 0},
   {.name = "sdr-100", .parts = "MT48LC16M16", .phy = "HalfRateGENSDRPHY", .clock_mhz = 50, .phases = 2, .burst = 2,
    .t_rp = 2, .t_rcd = 2, .t_wr = 2, .t_wtr = 1, .t_refi = 391, .t_rfc = 4, .t_ccd = 1, .t_rrd = 2, .t_rc = 4, .t_ras = 3,
-   .write_cas = 1, .read_latency = 2, .write_latency = 0},
+   .write_cas = 1, .read_latency = 4, .write_latency = 0},
   {.name = "ddr3-300", .parts = "MT41K256M16", .phy = "ECP5DDRPHY", .clock_mhz = 75, .phases = 2, .burst = 8, .banks = 8,
    .columns = 1024, .t_rp = 2, .t_rcd = 2, .t_wr = 2, .t_wtr = 2, .t_refi = 586, .t_rfc = 104, .t_faw = 4, .t_ccd = 2,
    .t_rrd = 2, .t_rc = 5, .t_ras = 4, .write_cas = 3, .read_latency = 13, .write_latency = 3},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of element-wise operators: names, opsets, element types, attributes, and what each computes, as one
-// expression. ops/family_pointwise.cc makes inference and kernels of it, compiler/cpu/elementwise.cc compiled loops. An
-// expression takes numbers of C++ or elements of a loop under construction; scalar.h has the words. Forms are chosen
-// that neither overflow nor cancel: sigmoid and softplus by the magnitude of x.
+// expression. ops/onnx/family_pointwise.cc makes inference and kernels of it, compiler/cpu/elementwise.cc compiled
+// loops. An expression takes numbers of C++ or elements of a loop under construction; scalar.h has the words. Forms are
+// chosen that neither overflow nor cancel: sigmoid and softplus by the magnitude of x.
 #pragma once
 
 #include "ops/elementwise_kernel.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // No schedule takes fewer cycles than the bound of its own tile. The oracle is the timing model, which knows nothing of
-// bounds; compiler/npu/bound_test.cc has the replay as its oracle, and more layers.
+// bounds; compiler/npu/planning/bound_test.cc has the replay as its oracle, and more layers.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -8,7 +8,7 @@
 #include <set>
 #include <string_view>
 
-#include "compiler/npu/plan.h"
+#include "compiler/npu/graph/plan.h"
 #include "compiler/npu/tests/bounded_layers.h"
 #include "compiler/npu/workbench.h"
 #include "isa/program/artifact.h"

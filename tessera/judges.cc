@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "compiler/npu/trial.h"
+#include "compiler/npu/planning/trial.h"
 #include "driver/registry.h"
 #include "isa/effects.h"
 #include "isa/program/artifact.h"

@@ -157,7 +157,8 @@ json columns_of(const std::vector<Region>& regions, bool with_instruction) {
 
 class Occupancy {
  public:
-  Occupancy(const program::Artifact& artifact, const Timeline& timeline) : artifact_(artifact), timeline_(timeline) {
+  Occupancy(const program::Artifact& artifact, const Timeline& timeline)
+      : artifact_(artifact), timeline_(timeline), scratchpads_(static_cast<size_t>(artifact.config.cores)) {
     for (const program::Plan& plan : artifact.plans)
       for (const program::Step& step : plan.steps)
         if (const auto* npu = std::get_if<program::NpuStep>(&step)) steps_[npu->program] = npu;
@@ -196,7 +197,7 @@ class Occupancy {
     std::set<std::pair<int, int64_t>> in_place;
     for (const isa::Operand& operand : effects.operands) {
       if (operand.write || operand.accesses == 0) continue;
-      Tracker* memory = memory_of(operand);
+      Tracker* memory = memory_of(operand, one.core);
       if (memory == nullptr) continue;
       const bool whole = memory->read(operand.begin, operand.end, one.completed, [&](int64_t writer) {
         if (operand.dram && writer >= 0 && one.row >= 0 && writer != one.row) edges_.emplace(writer, one.row);
@@ -205,29 +206,33 @@ class Occupancy {
     }
     for (const isa::Operand& operand : effects.operands) {
       if (!operand.write || operand.accesses == 0) continue;
-      Tracker* memory = memory_of(operand);
+      Tracker* memory = memory_of(operand, one.core);
       if (memory == nullptr || in_place.contains({operand.memory(), operand.begin})) continue;
       memory->write({operand.begin, operand.end, one.begin, one.completed, one.row, index});
     }
   }
 
-  Tracker* memory_of(const isa::Operand& operand) {
-    if (!operand.dram) return &scratchpads_[static_cast<size_t>(operand.space)];
+  Tracker* memory_of(const isa::Operand& operand, size_t core) {
+    if (!operand.dram) return &scratchpads_[core][static_cast<size_t>(operand.space)];
     return operand.base == program::kArenaBase ? &arena_ : nullptr;
   }
 
   json written() {
     json out;
     out["scratchpads"] = json::array();
-    for (size_t s = 0; s < scratchpads_.size(); ++s) {
-      const auto space = static_cast<isa::Space>(s);
-      const std::vector<Region>& regions = scratchpads_[s].take();
-      const Peak peak = peak_of(regions);
-      out["scratchpads"].push_back({{"name", isa::to_string(space)},
-                                    {"bytes", artifact_.config.space_bytes(space)},
-                                    {"peak_bytes", peak.bytes},
-                                    {"peak_at", peak.at},
-                                    {"regions", columns_of(regions, true)}});
+    for (size_t core = 0; core < scratchpads_.size(); ++core) {
+      for (size_t s = 0; s < isa::kSpaces; ++s) {
+        const auto space = static_cast<isa::Space>(s);
+        const std::vector<Region>& regions = scratchpads_[core][s].take();
+        const Peak peak = peak_of(regions);
+        json one = {{"name", isa::to_string(space)},
+                    {"bytes", artifact_.config.space_bytes(space)},
+                    {"peak_bytes", peak.bytes},
+                    {"peak_at", peak.at},
+                    {"regions", columns_of(regions, true)}};
+        if (scratchpads_.size() > 1) one["core"] = core;
+        out["scratchpads"].push_back(std::move(one));
+      }
     }
     uint64_t bytes = 0;
     for (const program::NpuProgram& npu : artifact_.npu_programs) bytes = std::max(bytes, npu.arena_bytes);
@@ -242,7 +247,7 @@ class Occupancy {
   const program::Artifact& artifact_;
   const Timeline& timeline_;
   std::map<int64_t, const program::NpuStep*> steps_;
-  std::array<Tracker, isa::kSpaces> scratchpads_;
+  std::vector<std::array<Tracker, isa::kSpaces>> scratchpads_;  // by core
   Tracker arena_;
   std::vector<Region> tensors_;
   std::set<std::pair<int64_t, int64_t>> edges_;

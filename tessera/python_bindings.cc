@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "compiler/npu/replay_memo.h"
+#include "compiler/npu/planning/replay_memo.h"
 #include "driver/register_machine.h"
 #include "driver/registry.h"
 #include "driver/remote/worker.h"

@@ -641,7 +641,7 @@ namespace {
 std::optional<isa::DramFigures> dram_figures(const SessionOptions& options, const isa::MachineConfig& config) {
   const auto given = options.device_options.find("dram");
   if (given == options.device_options.end() || given->second == compiler::CompileOptions().dram) return std::nullopt;
-  return isa::dram_figures(isa::dram_preset(given->second), config.axi_bytes);
+  return isa::dram_figures(isa::dram_preset(given->second), config.memory_bytes());
 }
 
 /// Cycles to the first data.
@@ -654,7 +654,7 @@ int64_t dram_latency(const SessionOptions& options, const isa::MachineConfig& co
 
 /// Bytes that the memory moves in a cycle, reads and writes together.
 uint64_t dram_bandwidth(const SessionOptions& options, const isa::MachineConfig& config) {
-  const auto width = static_cast<uint64_t>(config.axi_bytes);
+  const auto width = static_cast<uint64_t>(config.memory_bytes());
   if (const auto real = dram_figures(options, config)) return static_cast<uint64_t>(real->bandwidth_bytes);
   const auto given = options.device_options.find("bandwidth");
   if (given == options.device_options.end()) return width;

@@ -39,21 +39,35 @@ COMPILER = {
     "pipeline": {"nn", "onnx", "litert", "cpu", "partition", "graph", "npu", "schedule", "text"},
     "tools": {"nn", "onnx", "partition", "pipeline", "graph", "npu", "schedule", "text"},
 }
+# The generator's rooms, from below; its own folder and its tests use all of them.
+NPU = {
+    "graph": set(),
+    "tasks": {"graph"},
+    "values": {"graph"},
+    "lowering": {"graph", "tasks", "values"},
+    "assembly": {"graph", "values", "lowering"},
+    "input": {"graph", "tasks", "lowering"},
+    "planning": {"graph", "tasks", "lowering", "assembly", "input"},
+    "cores": {"graph", "lowering", "assembly", "input", "planning"},
+}
 # Tests inside a room may use the machine to check what the room makes.
 TEST_EXTRA = {"compiler": {"sim", "driver", "runtime"}}
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/(?:([a-z_]+)/)?')
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/(?:([a-z_]+)/(?:([a-z_]+)/)?)?')
 
 
-def wrong(path, included, inner):
-    """What is wrong with an include of room `included` (and its inner room `inner`) in a file; None if nothing is."""
+def wrong(path, included, inner, innermost=None):
+    """What is wrong with an include of room `included` (and its inner room `inner`, and that one's room `innermost`) in
+    a file; None if nothing is."""
     room = path.parts[0]
     is_test = path.stem.endswith("_test") or "tests" in path.parts
     if included not in TABLE:
         return None
     if included == room:
         own = path.parts[1]
-        if room != "compiler" or inner == own:
+        if room != "compiler":
             return None
+        if inner == own:
+            return wrong_within(path, innermost) if own == "npu" and not is_test else None
         if own not in COMPILER:
             return f"the compiler's room '{own}' is not in the table of tests/layering.py"
         if inner not in COMPILER[own]:
@@ -64,6 +78,14 @@ def wrong(path, included, inner):
     if room == "driver" and included == "sim" and path.name in {"device.h", "registry.h"}:
         return "only a backend's own file may include 'sim'"
     return None
+
+
+def wrong_within(path, innermost):
+    """The same for an include of the generator's room `innermost` in one of the generator's files."""
+    own = path.parts[2]
+    if own not in NPU or innermost in NPU[own] | {own}:
+        return None
+    return f"the generator's room '{own}' may not include its room '{innermost}'"
 
 
 def violations():
@@ -77,7 +99,7 @@ def violations():
             relative = path.relative_to(ROOT)
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
                 match = INCLUDE.match(line)
-                message = wrong(relative, match[1], match[2]) if match else None
+                message = wrong(relative, *match.groups()) if match else None
                 if message:
                     found.append(f"{relative}:{number}: {message}")
     return found

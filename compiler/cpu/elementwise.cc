@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element-wise operators: the table ops/pointwise.h as loops, and what is more than an expression, with the formulas of
-// ops/family_elementwise.cc.
+// ops/onnx/family_elementwise.cc.
 #include <limits>
 
 #include "compiler/cpu/lowering.h"

@@ -100,8 +100,8 @@ Scalar as_float(Scalar x);
 /// A float as it is, an integer as float64; and back to the type of `like`, truncated.
 Scalar as_real(Scalar x);
 Scalar back(Scalar like, Scalar x);
-/// Conversion as ops/family_cast.cc does it, out-of-range floats included. float16 and bfloat16 convert through float32
-/// and can only be converted and moved.
+/// Conversion as ops/onnx/family_cast.cc does it, out-of-range floats included. float16 and bfloat16 convert through
+/// float32 and can only be converted and moved.
 Scalar cast(Scalar a, DType dtype);
 /// Truncation of a float known to fit int32 (clamped before), without the checks of cast().
 Scalar to_int32_unchecked(Scalar a);

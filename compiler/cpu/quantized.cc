@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantised operators on the CPU: integers minus zero points as int32, sums that wrap, and the fp32 formulas of
-// docs/numerics.md in the order of ops/quantized_math.cc and family_quantized*.cc. Scales and zero points are read at
-// run time, one element or one for each channel; their factor is computed once for a channel.
+// docs/numerics.md in the order of ops/quantized/quantized_math.cc and family_quantized*.cc. Scales and zero points are
+// read at run time, one element or one for each channel; their factor is computed once for a channel.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "compiler/cpu/lowering.h"
 #include "compiler/cpu/products.h"
-#include "ops/quantized_math.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::cpu {
 

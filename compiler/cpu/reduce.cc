@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions, softmax, normalisations and pooling, with the formulas and the order of summation of
-// ops/family_reduce.cc, normalization.h, family_norm.cc, family_activation.cc and family_pool.cc: reductions over axes
-// of floats accumulate in float64, all else in the element type, always in row-major order from a zero.
+// ops/onnx/family_reduce.cc, normalization.h, family_norm.cc, family_activation.cc and family_pool.cc: reductions over
+// axes of floats accumulate in float64, all else in the element type, always in row-major order from a zero.
 #include <algorithm>
 #include <cmath>
 #include <limits>

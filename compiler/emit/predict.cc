@@ -309,6 +309,7 @@ class Replay {
   /// depends on the operands and steps of isa.toml alone; what has none of either is a FENCE.
   int64_t work(isa::Engine which, const Work& work, int64_t take, uint32_t layer) {
     Engine& e = engine(which);
+    if (work.idle && which == isa::Engine::kStore) return answer_fence(e, take);
     if (work.idle) return e.free = std::max(take + 1, e.end);
     switch (which) {
       case isa::Engine::kGemm: return multiply(work, e, take, work.duration, layer);
@@ -439,9 +440,16 @@ class Replay {
     if (short_runs_) e.end += bus_.kept_waiting(begin, e.end);
     if (load.end > begin) load.end = bus_.move(load.end, pushed);
     e.free = std::max(take + 1, e.end - kStoreOverlap);
-    const int64_t complete = e.end + latency_ + kStoreResponse;
-    worked(isa::Engine::kStore, take, complete + 1, layer);
-    return complete;
+    e.complete = e.end + latency_ + kStoreResponse;
+    worked(isa::Engine::kStore, take, e.complete + 1, layer);
+    return e.complete;
+  }
+
+  /// A FENCE has its answer behind those of the stores before it, and holds up nothing.
+  static int64_t answer_fence(Engine& e, int64_t take) {
+    const int64_t leave = take + timing::transfer::kFence + timing::transfer::kStep + timing::transfer::kJoin;
+    e.free = std::max(take + 1, e.free);
+    return e.complete = std::max(leave, e.complete) + timing::store::kFence + timing::store::kComplete;
   }
 
   /// Cycles from `begin` on that STORE loses because LOAD holds the bus, where it waits for answers to its short runs:

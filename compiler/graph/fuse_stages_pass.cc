@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "compiler/graph/passes.h"
-#include "compiler/npu/plan.h"
+#include "compiler/npu/graph/plan.h"
 
 namespace tessera::graph {
 namespace {

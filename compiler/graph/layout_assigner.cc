@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "compiler/npu/plan.h"
+#include "compiler/npu/graph/plan.h"
 
 namespace tessera::graph {
 

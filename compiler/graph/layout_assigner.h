@@ -17,7 +17,7 @@
 
 #include "compiler/graph/layout.h"
 #include "compiler/graph/value_graph.h"
-#include "compiler/npu/graph.h"
+#include "compiler/npu/graph/graph.h"
 
 namespace tessera::graph {
 

@@ -3,7 +3,7 @@
 // layout_assigner.h.
 #include "compiler/graph/layout_assigner.h"
 
-#include "compiler/npu/plan.h"
+#include "compiler/npu/graph/plan.h"
 
 namespace tessera::graph {
 

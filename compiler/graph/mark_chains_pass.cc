@@ -2,7 +2,7 @@
 // Which results may stay on chip: those that the next operation alone reads. The pass place-chains decides which
 // neighbours become chains; this one says which may, and a text can forbid one.
 #include "compiler/graph/passes.h"
-#include "compiler/npu/chain.h"
+#include "compiler/npu/lowering/chain.h"
 
 namespace tessera::graph {
 

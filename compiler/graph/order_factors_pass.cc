@@ -5,8 +5,8 @@
 #include <set>
 
 #include "compiler/graph/passes.h"
-#include "compiler/npu/chain.h"
-#include "compiler/npu/plan.h"
+#include "compiler/npu/graph/plan.h"
+#include "compiler/npu/lowering/chain.h"
 
 namespace tessera::graph {
 namespace {

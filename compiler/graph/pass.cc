@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/step_times.h"
 #include "compiler/graph/passes.h"
-#include "compiler/npu/check.h"
-#include "compiler/npu/graph_text.h"
+#include "compiler/npu/input/check.h"
+#include "compiler/npu/input/graph_text.h"
 #include "compiler/schedule/registry.h"
 
 namespace tessera::graph {

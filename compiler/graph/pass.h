@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "compiler/graph/value_graph.h"
-#include "compiler/npu/graph.h"
+#include "compiler/npu/graph/graph.h"
 #include "isa/config.h"
 
 namespace tessera::graph {

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "compiler/npu/graph_fields.h"
-#include "compiler/npu/graph_text.h"
+#include "compiler/npu/graph/graph_fields.h"
+#include "compiler/npu/input/graph_text.h"
 
 namespace tessera::text {
 

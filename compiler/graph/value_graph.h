@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "compiler/graph/layout.h"
-#include "compiler/npu/graph.h"
+#include "compiler/npu/graph/graph.h"
 #include "compiler/text/fields.h"
 
 namespace tessera::graph {

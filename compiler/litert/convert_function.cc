@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "compiler/litert/build.h"
-#include "ops/litert_root.h"
+#include "ops/litert/litert_root.h"
 
 namespace tessera::litert {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "compiler/litert/conversions.h"
-#include "ops/litert_math.h"
+#include "ops/litert/litert_math.h"
 
 namespace tessera::litert {
 namespace {

@@ -22,7 +22,7 @@ using Value = std::string;
 using Values = std::vector<Value>;
 using Attributes = std::map<std::string, ops::Attribute>;
 
-/// Operators of LiteRT that ONNX does not have stand in this domain; ops/family_litert*.cc defines them.
+/// Operators of LiteRT that ONNX does not have stand in this domain; ops/litert/family_*.cc defines them.
 inline constexpr const char* kDomain = "litert";
 inline constexpr const char* kMicrosoft = "com.microsoft";
 

@@ -32,7 +32,7 @@ inline constexpr llvm::StringLiteral kFreeGroupsAttr = "nn.free_groups";
 inline constexpr llvm::StringLiteral kMicrosoftDomain = "com.microsoft";
 /// Of operators that the compiler makes and no model has.
 inline constexpr llvm::StringLiteral kTesseraDomain = "ai.tessera";
-/// LiteRT's operators that ONNX does not have (ops/family_litert*.cc).
+/// LiteRT's operators that ONNX does not have (ops/litert/family_*.cc).
 inline constexpr llvm::StringLiteral kLitertDomain = "litert";
 
 }  // namespace tessera::nn

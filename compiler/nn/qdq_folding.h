@@ -10,7 +10,7 @@
 #include "llvm/ADT/DenseSet.h"
 
 #include "compiler/nn/pass_util.h"
-#include "ops/quantized_math.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::nn::qdq {
 

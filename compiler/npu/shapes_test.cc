@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "compiler/npu/plan.h"
-#include "compiler/npu/task.h"
+#include "compiler/npu/graph/plan.h"
+#include "compiler/npu/tasks/task.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
 #include "compiler/npu/workbench.h"

@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "compiler/npu/assemble.h"
-#include "compiler/npu/bound.h"
-#include "compiler/npu/check.h"
-#include "compiler/npu/plan.h"
+#include "compiler/npu/assembly/assemble.h"
+#include "compiler/npu/graph/plan.h"
+#include "compiler/npu/input/check.h"
+#include "compiler/npu/planning/bound.h"
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/cost_model.h"
 

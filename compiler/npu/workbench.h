@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/npu/exhaust.h"
-#include "compiler/npu/planner.h"
+#include "compiler/npu/planning/exhaust.h"
+#include "compiler/npu/planning/planner.h"
 #include "compiler/schedule/space.h"
 
 namespace tessera::npu {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <set>
 
-#include "compiler/npu/second.h"
+#include "compiler/npu/graph/second.h"
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
 

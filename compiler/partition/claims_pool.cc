@@ -10,7 +10,7 @@
 
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
-#include "ops/litert_math.h"
+#include "ops/litert/litert_math.h"
 
 namespace tessera::partition {
 

@@ -2,7 +2,7 @@
 // Operators whose result needs a whole row: QLinearSoftmax, and the normalisations of nn-close-rows.
 #include <cmath>
 
-#include "compiler/npu/row_tables.h"
+#include "compiler/npu/graph/row_tables.h"
 #include "compiler/partition/claims_util.h"
 #include "ops/operator.h"
 

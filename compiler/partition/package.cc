@@ -266,7 +266,8 @@ class Assembler {
     layer.dram_read_bytes = static_cast<uint64_t>(info.dram_read_bytes);
     layer.dram_write_bytes = static_cast<uint64_t>(info.dram_write_bytes);
     layer.stream_bytes.assign(info.stream_bytes.begin(), info.stream_bytes.end());
-    const auto peak = static_cast<uint64_t>(config.peak_macs()), width = static_cast<uint64_t>(config.axi_bytes);
+    const auto peak = static_cast<uint64_t>(config.peak_macs() * config.cores),
+               width = static_cast<uint64_t>(config.memory_bytes());
     const uint64_t done = std::min(layer.macs, static_cast<uint64_t>(info.padded_macs));  // less where nobody reads all
     layer.bound_cycles =
         std::max((done + peak - 1) / peak, (layer.dram_read_bytes + layer.dram_write_bytes + width - 1) / width);

@@ -15,7 +15,7 @@
 #include "compiler/graph/pass.h"
 #include "compiler/nn/bridge.h"
 #include "compiler/nn/growing_axes.h"
-#include "compiler/npu/graph.h"
+#include "compiler/npu/graph/graph.h"
 #include "isa/program/artifact.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"

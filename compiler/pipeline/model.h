@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "compiler/nn/listing.h"
-#include "compiler/npu/bound.h"
-#include "compiler/npu/graph.h"
+#include "compiler/npu/graph/graph.h"
+#include "compiler/npu/planning/bound.h"
 #include "compiler/onnx/external_data.h"
 #include "compiler/onnx/model_source.h"
 #include "compiler/pipeline/options.h"

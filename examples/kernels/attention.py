@@ -121,10 +121,9 @@ def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, r
     positions = values[0].blocks
     for number in range(1, len(sums) - 1):
         score(number)
+    load_values(0, 0, positions)
     for number in range(len(bands) + lag):
         head, place = divmod(number, per_head)
-        if number == 0:
-            load_values(0, 0, positions)
         if place == 1:
             load_keys(head + 1)
         if number >= lag:

@@ -24,6 +24,7 @@ import time
 
 import blocks
 import make
+import mapping
 from make import Failure, machine, pnr
 
 BITSTREAMS = make.ROOT / "build" / "bitstream"
@@ -39,22 +40,30 @@ KINDS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "MULT18X18D", "DP16KD", "
 def netlist(folder, description, minutes, yosys):
     """Yosys' netlist of the system in the folder; seconds that it took. A netlist of the same identity stays."""
     files = " ".join(str(path) for path in machine.sources())
-    commands = [
+    written = ["blackbox =A:whitebox", "write_json {}.json"]
+    gates = [
         f"read_verilog -sv {files}",
         f"read_verilog tsr_kernel.v tessera.v {' '.join(description['sources'])}",
         'attrmap -tocase keep -imap keep="true" keep=1 -imap keep="false" keep=0 -remove keep=0',
-        "synth_ecp5 -nowidelut -top tessera -run begin:check",
-        "opt_clean",
-        "blackbox =A:whitebox",
-        "write_json tessera.json",
+        "synth_ecp5 -nowidelut -top tessera -run begin:map_luts",
+        "techmap -map +/ecp5/latches_map.v",
+        "write_rtlil gates.il",
+        *(line.format("gates") for line in written),
     ]
-    made, stamp = {"identity": description["identity"], "commands": commands}, folder / "netlist.json"
+    tables = ["synth_ecp5 -nowidelut -top tessera -run map_cells:check", "opt_clean"]
+    tables += [line.format("tessera") for line in written]
+    made, stamp = {"identity": description["identity"], "commands": [*gates, *tables]}, folder / "netlist.json"
     if stamp.exists() and (folder / "tessera.json").exists():
         before = json.loads(stamp.read_text())
         if all(before[key] == value for key, value in made.items()):
             return before["seconds"]
     stamp.unlink(missing_ok=True)
-    seconds = machine.yosys(commands, folder / "yosys.log", minutes, yosys).seconds
+    seconds = machine.yosys(gates, folder / "yosys.log", minutes, yosys).seconds
+    top = json.loads((folder / "gates.json").read_text())["modules"]["tessera"]
+    mapped = ["read_rtlil gates.il", *mapping.commands(mapping.groups(top), folder), *tables]
+    seconds += machine.yosys(mapped, folder / "mapping.log", minutes, yosys).seconds
+    for name in ("gates.il", "gates.json"):
+        (folder / name).unlink()
     stamp.write_text(json.dumps({**made, "seconds": seconds}))
     return seconds
 
@@ -170,8 +179,18 @@ def bind_blocks(folder, device):
 
 
 def clocks(report):
-    """[(name, MHz reached, MHz needed)] of the clocks that something runs at."""
-    return [(name, clock["achieved"], clock["constraint"]) for name, clock in sorted(report["fmax"].items())]
+    """[(name, MHz reached, MHz needed)] of the clocks that something runs at, and of paths from one output of the PLL
+    to another. nextpnr holds those to no bound. Their clocks are multiples of each other in phase, so such a path has
+    the time of a cycle of the faster one."""
+    found = [(name, clock["achieved"], clock["constraint"]) for name, clock in sorted(report["fmax"].items())]
+    needed = {f"posedge {name}": mhz for name, _, mhz in found if "clkout" in name}
+    for path in report["critical_paths"]:
+        ends = path["from"], path["to"]
+        if ends[0] != ends[1] and all(end in needed for end in ends):
+            delay = sum(step["delay"] for step in path["path"])
+            name = " to ".join(end.removeprefix("posedge ") for end in ends)
+            found.append((name, 1000 / delay, max(needed[end] for end in ends)))
+    return found
 
 
 def table(result):

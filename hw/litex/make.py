@@ -41,7 +41,16 @@ def versions():
 
 def sources():
     """Every file of the repository that a system is made of."""
-    system = ("checked_window.py", "clocks.py", "describe.py", "npu.py", "soc.py", "widen.py", "simulated.cc")
+    system = (
+        "checked_window.py",
+        "clocks.py",
+        "describe.py",
+        "npu.py",
+        "registered_dfi.py",
+        "soc.py",
+        "widen.py",
+        "simulated.cc",
+    )
     own = [*(HERE / name for name in system), *(HERE / "boards").glob("*.py")]
     return [*machine.sources(), HERE.parent / "fpga" / "tsr_kernel.v", *sorted(own)]
 

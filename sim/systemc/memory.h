@@ -100,6 +100,11 @@ class Memory : public sc_core::sc_module, public Process {
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
   bool reads_idle() const { return reads_.empty() && !offers_[0] && !offers_[1]; }
   Cycle reads_idle_from() const { return reads_idle_from_; }
+  /// STORE expects at most so many answers as there are writes in flight: from when on one more has a place, kNever
+  /// while there is none. A FENCE takes a place and gives it back.
+  Cycle write_place() const { return write_slots_.empty() ? kNever : write_slots_.front(); }
+  void take_write_place() { write_slots_.pop_front(); }
+  void free_write_place(Cycle at) { write_slots_.push_back(at); }
   /// Of a core of a chip: one cycle of its bus.
   void clock(Cycle cycle) { clock_bus(cycle); }
   /// Nothing is under way: LOAD asks for no port.

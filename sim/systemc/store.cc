@@ -19,26 +19,33 @@ using isa::timing::store::kFirstBeat;
 void Store::reset() {
   Transfer::reset();
   pieces_.clear();
+  fences_.clear();
   offsets_free_ = beats_free_ = responded_ = answered_ = 0;
   blocked_ = 0;
   unanswered_ = done_ = 0;
+  left_ = finished_ = responses_ = 0;
   error_ = false;
 }
 
 Cycle Store::emit_from(const Run& run, Cycle ready) {
   const Cycle bursts = bursts_free();
   if (bursts == kNever) return kNever;
-  if (run.bytes == 0) return pieces_.empty() && unanswered_ == 0 ? std::max(ready, bursts + 1) : kNever;
+  if (run.bytes == 0) {
+    const Cycle place = npu_.memory().write_place();
+    return place == kNever ? kNever : std::max({ready, bursts + 1, place});
+  }
   if (pieces_.size() > kOffsets) return kNever;
   return std::max({ready, bursts, offsets_free_});
 }
 
 void Store::emitted(const Run& run, Cycle at, bool moves) {
+  const uint64_t number = left_;
+  left_ += run.last ? 1 : 0;
   if (!moves) {
-    Item item = instructions_.front();
-    instructions_.pop_front();
-    responded_ = std::max(at, responded_) + kFence;
-    complete(item, responded_ + kComplete);
+    npu_.memory().take_write_place();
+    fences_.push_back({at, number, bursts()});
+    pass_fences();
+    answer_fences();
     return;
   }
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
@@ -51,6 +58,33 @@ void Store::emitted(const Run& run, Cycle at, bool moves) {
   piece.port = run_item_.space == isa::Space::kAcc ? Port::kAccRead : Port::kOutRead;
   piece.last = run.last;
   counters().busy += piece.beats;
+}
+
+/// FENCEs behind the instruction whose beats have all moved have none to wait for.
+void Store::pass_fences() {
+  for (const Fenced& fence : fences_) {
+    if (fence.number == finished_ + done_) ++done_;
+  }
+}
+
+/// Those in front of the next response, one a cycle.
+void Store::answer_fences() {
+  while (!fences_.empty() && fences_.front().bursts == responses_) {
+    responded_ = std::max(fences_.front().emitted, responded_) + kFence;
+    fences_.pop_front();
+    npu_.memory().free_write_place(responded_ + 1);
+    finish_instruction(false);
+  }
+}
+
+/// The oldest instruction has had its last answer in responded_.
+void Store::finish_instruction(bool error) {
+  Item item = instructions_.front();
+  instructions_.pop_front();
+  ++finished_;
+  --done_;
+  if (error && item.fault == isa::Fault::kNone) item.fault = isa::Fault::kAxiError;
+  complete(item, responded_ + kComplete);
 }
 
 BeatSide::Ready Store::ready(const Burst& burst) const {
@@ -74,6 +108,7 @@ void Store::gone(Burst& burst) {
   const Piece piece = pieces_.front();
   pieces_.pop_front();
   if (pieces_.size() == kOffsets) offsets_free_ = burst.boundary - kWrite;
+  if (context_.bus_stepped()) wake();  // a run that had no place; elsewhere the response is told at once
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   counters().stall_port += blocked;
@@ -87,25 +122,25 @@ void Store::gone(Burst& burst) {
   trace.stall_memory_cycles += waited;
   burst.ends = piece.last;
   done_ += piece.last ? 1 : 0;
+  pass_fences();
 }
 
 void Store::moved(Burst& burst, bool error, Cycle at) {
   error_ = error_ || error;
   --unanswered_;
+  ++responses_;
   responded_ = at;
-  if (!burst.ends) return;
-  --done_;
-  if (pieces_.empty() && unanswered_ == 0 && sent()) {
-    const Cycle answer = at + kComplete + 1 - burst.boundary;
-    answered_ = at + kComplete;
-    counters().stall_memory += answer;
-    instructions_.front().trace.stall_memory_cycles += answer;
+  if (burst.ends) {
+    if (pieces_.empty() && unanswered_ == 0 && sent()) {
+      const Cycle answer = at + kComplete + 1 - burst.boundary;
+      answered_ = at + kComplete;
+      counters().stall_memory += answer;
+      instructions_.front().trace.stall_memory_cycles += answer;
+    }
+    finish_instruction(error_);
+    error_ = false;
   }
-  Item item = instructions_.front();
-  instructions_.pop_front();
-  if (error_ && item.fault == isa::Fault::kNone) item.fault = isa::Fault::kAxiError;
-  error_ = false;
-  complete(item, at + kComplete);
+  answer_fences();
 }
 
 }  // namespace tessera::sim::systemc

@@ -21,6 +21,7 @@ void Transfer::reset() {
   instructions_.clear();
   has_prepared_ = has_run_ = bursting_ = advancing_ = false;
   walk_from_ = walk_over_ = last_emit_ = bursts_free_ = free_from_ = 0;
+  bursts_ = 0;
   walk_ = Walk();
   free_transactions_.clear();
   for (const auto& transaction : pool_) free_transactions_.push_back(transaction.get());
@@ -60,6 +61,7 @@ void Transfer::offer(uint64_t address, Cycle at) {
   burst.offered = at;
   burst.blocked = 0;
   burst_first_ = false;
+  ++bursts_;
   offered_ = &burst;
   cut(burst);
   burst.grows = false;

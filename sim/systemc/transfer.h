@@ -49,6 +49,8 @@ class Transfer : public Engine, public BeatSide {
   Ring<Item> instructions_;
   /// Nothing is left to be sent but what the engine itself holds.
   bool sent() const { return !has_prepared_ && !has_run_ && walk_.done() && !bursting_; }
+  /// So many bursts have been offered.
+  uint64_t bursts() const { return bursts_; }
   /// Boundary up to which the burst unit works on earlier runs; kNever while a burst of one has not been granted.
   Cycle bursts_free() const { return bursting_ ? kNever : bursts_free_; }
 
@@ -93,6 +95,7 @@ class Transfer : public Engine, public BeatSide {
   uint32_t burst_beats_left_ = 0;  // those of that burst included
   bool more_ = false;              // the next run will join
   bool burst_first_ = false;
+  uint64_t bursts_ = 0;
   Cycle bursts_free_ = 0;
   bool advancing_ = false;
   std::vector<std::unique_ptr<BurstTransaction>> pool_;

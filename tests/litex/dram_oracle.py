@@ -41,7 +41,8 @@ def phy_settings(family, module, width):
     memory = module.memtype
     if memory == "SDR":
         cl, cwl = 2, None
-        read = cl + 1 if kind == "GENSDRPHY" else (cl + 1) // 2 + 1
+        # At half the rate two registers of the DFI stand before the PHY (hw/litex/registered_dfi.py).
+        read = cl + 1 if kind == "GENSDRPHY" else (cl + 1) // 2 + 3
         write, databits = 0, width
     elif memory == "LPDDR4":
         cl, cwl, read, write, databits = 14, 8, 7, 2, 2 * width  # litedram.phy.lpddr4.basephy, 800 MHz

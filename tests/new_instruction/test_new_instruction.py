@@ -253,7 +253,7 @@ CUBE = '  o.unary("Cube", 28, kReals, [](auto x) { return x * x * x; });\n'
 NOT_COMPILED = CUBE.replace("x * x * x", "decltype(x){x.value}")
 NOT_INTERPRETED = CUBE.replace("x * x * x", "x.body().integer(x.dtype(), 1)")
 TABLE_READERS = {
-    "ops/family_pointwise.cc": "ops/family_activation.cc",
+    "ops/onnx/family_pointwise.cc": "ops/onnx/family_activation.cc",
     "compiler/cpu/elementwise.cc": "compiler/cpu/joins.cc",
 }
 
@@ -277,7 +277,7 @@ def table_places(entry, sources):
 
 @pytest.mark.parametrize(
     "entry,refusing",
-    [(CUBE, []), (NOT_COMPILED, ["compiler/cpu/elementwise.cc"]), (NOT_INTERPRETED, ["ops/family_pointwise.cc"])],
+    [(CUBE, []), (NOT_COMPILED, ["compiler/cpu/elementwise.cc"]), (NOT_INTERPRETED, ["ops/onnx/family_pointwise.cc"])],
     ids=["both", "interpreted", "compiled"],
 )
 def test_an_expression_takes_one_place(entry, refusing, tmp_path):

@@ -52,7 +52,10 @@ export class MemoryView {
     this.memories = memory
       ? [
           { name: "arena", title: "DRAM arena", ...memory.arena },
-          ...memory.scratchpads.map((space) => ({ title: space.name.toUpperCase(), ...space })),
+          ...memory.scratchpads.map((space) => {
+            const core = space.core === undefined ? "" : ` ${space.core}`;
+            return { ...space, name: space.name + core, title: space.name.toUpperCase() + core };
+          }),
         ]
       : [];
     this.tabs.replaceChildren(

@@ -128,7 +128,7 @@ export interface Report {
     bandwidth?: { cycles_per_bin: number; load: number[]; store: number[]; fetch: number[] };
   };
   memory?: {
-    scratchpads: { name: string; bytes: number; peak_bytes: number; peak_at: number; regions: Regions }[];
+    scratchpads: { name: string; core?: number; bytes: number; peak_bytes: number; peak_at: number; regions: Regions }[];
     arena: { bytes: number; peak_bytes: number; peak_at: number; regions: Regions };
     layer_edges: [number, number][];
   };

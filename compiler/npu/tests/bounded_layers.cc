@@ -6,9 +6,9 @@
 #include <map>
 
 #include "compiler/emit/least.h"
-#include "compiler/npu/bound.h"
-#include "compiler/npu/plan.h"
-#include "compiler/npu/trial.h"
+#include "compiler/npu/graph/plan.h"
+#include "compiler/npu/planning/bound.h"
+#include "compiler/npu/planning/trial.h"
 #include "compiler/npu/workbench.h"
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/json.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "compiler/npu/second.h"
+#include "compiler/npu/graph/second.h"
 
 namespace tessera::npu::test {
 

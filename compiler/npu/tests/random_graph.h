@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/npu/graph.h"
+#include "compiler/npu/graph/graph.h"
 #include "isa/config.h"
 
 namespace tessera::npu::test {

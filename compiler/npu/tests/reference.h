@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/npu/graph.h"
+#include "compiler/npu/graph/graph.h"
 
 namespace tessera::npu::test {
 

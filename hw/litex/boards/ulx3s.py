@@ -8,6 +8,7 @@ from litex.build.io import DDROutput
 from litex.gen import ClockDomain, ClockSignal, LiteXModule, Signal
 from litex.soc.cores.clock import ECP5PLL
 from litex_boards.platforms import radiona_ulx3s
+from registered_dfi import RegisteredDfi
 
 NAME = "ulx3s"
 TITLE = "Radiona ULX3S, LFE5U-85F"
@@ -38,4 +39,4 @@ class Clocks(LiteXModule):
 
 
 def memory_phy(board, hz):
-    return HalfRateGENSDRPHY(board.request("sdram"), hz)
+    return RegisteredDfi(HalfRateGENSDRPHY(board.request("sdram"), hz))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chips of several cores by the command: the bundled network equals ONNX Runtime in every element, a program has a
-stream for each core, and no accesses of two cores race. Random graphs are in compiler/npu/cores_test.cc."""
+stream for each core, and no accesses of two cores race. Random graphs are in compiler/npu/cores/cores_test.cc."""
 
 import json
 

@@ -118,3 +118,17 @@ def test_a_length_that_is_called_n_is_no_batch():
     frames = b.node("Conv", [x, b.constant(np.ones((8, 1, 400)))], strides=[160])
     model = b.model({"sound": ["batch_size", "N"]}, [b.node("Relu", [frames])])
     assert sizes.find(model, ports_of(model)) == {"sound": [1, 16000]}
+
+
+def test_lengths_that_many_inputs_share_are_no_sounds():
+    """A graph of atoms and edges: ten thousands of either would take minutes, and no sound has features."""
+    b = Builder(seed=1)
+    atoms = b.node(
+        "Mul", ["charge", b.node("Unsqueeze", [b.node("Mul", ["mass", "radius"]), b.constant(np.array([1]))])]
+    )
+    pairs = b.node("Gather", [atoms, b.node("Cast", ["first"], to=7)])
+    edges = b.node("Concat", [pairs, "distance"], axis=1)
+    inputs = {"charge": ["atoms", 16], "mass": ["atoms"], "radius": ["atoms"], "first": ["edges"]}
+    model = b.model({**inputs, "distance": ["edges", 3]}, [b.node("Relu", [edges])])
+    found = sizes.find(model, ports_of(model))
+    assert found["charge"] == [128, 16] and found["distance"] == [128, 3], found

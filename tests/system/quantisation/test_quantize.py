@@ -274,8 +274,10 @@ def test_weights_are_changed_for_a_clear_gain_alone(samples, expected):
     assert Quantization._clearly_nearest([sum(s) / len(s) for s in samples], samples) == expected
 
 
-def test_samples_that_have_judged_are_rounded_for_too(monkeypatch):
-    """Five of 20 samples judge. The rounded weights stay, and are those of all 20."""
+@pytest.mark.parametrize("made_up", [False, True])
+def test_samples_that_have_judged_are_rounded_for_too(monkeypatch, made_up):
+    """Five of 20 samples judge. The rounded weights stay, and are those of all 20. Of random values those that judge
+    have nothing to teach."""
     seen, made, real = [], [], rounding.Rounding.round
 
     def counted(self, data, count, progress=None):
@@ -284,8 +286,12 @@ def test_samples_that_have_judged_are_rounded_for_too(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(rounding.Rounding, "round", counted)
-    result = tessera.quantize(float_models.MODELS["relu6"](), "random", engine="onnxruntime", samples=20)
-    assert seen == [15, 20]
+    model, rng = float_models.MODELS["relu6"](), np.random.default_rng(0)
+    port = model.graph.input[0]
+    shape = [max(1, d.dim_value) for d in port.type.tensor_type.shape.dim]
+    samples = "random" if made_up else [{port.name: rng.random(shape, np.float32)} for _ in range(20)]
+    result = tessera.quantize(model, samples, engine="onnxruntime", samples=20)
+    assert seen == ([15] if made_up else [15, 20])
     assert "rounded layer by layer" in str(result.model.metadata_props)
     weights = [t for t in made[-1][0].graph.initializer if t.name.endswith("/rounded")]
     scales = made[-1][1]

@@ -89,7 +89,36 @@ def constant_output():
     return model
 
 
+def up_beside_a_branch():
+    """The end of a U-Net: the tensors that the Concat joins share the scale of what a ConvTranspose makes."""
+    nodes = [
+        NODE("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        NODE("Relu", ["c"], ["r"]),
+        NODE("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        NODE("ConvTranspose", ["p", "up", "b"], ["u"], strides=[2, 2]),
+        NODE("Relu", ["u"], ["v"]),
+        NODE("Concat", ["v", "r"], ["beside"], axis=1),
+        NODE("Conv", ["beside", "out"], ["y"]),
+    ]
+    return network(
+        nodes, [weights("w", 8, 3, 3, 3), weights("up", 8, 4, 2, 2), weights("b", 4), weights("out", 2, 12, 1, 1)]
+    )
+
+
+def longer_sound():
+    nodes = [
+        NODE("Conv", ["x", "w"], ["c"], pads=[2, 2]),
+        NODE("LeakyRelu", ["c"], ["r"]),
+        NODE("ConvTranspose", ["r", "up"], ["u"], strides=[4], pads=[2, 2]),
+        NODE("Tanh", ["u"], ["t"]),
+        NODE("Conv", ["t", "out"], ["y"]),
+    ]
+    return network(nodes, [weights("w", 8, 3, 5), weights("up", 8, 4, 8), weights("out", 1, 4, 3)], shape=(1, 3, 16))
+
+
 MODELS = {
+    "up_beside_a_branch": up_beside_a_branch,
+    "longer_sound": longer_sound,
     "constant_output": constant_output,
     "functions": with_functions,
     "newest_opset": newest_opset,
@@ -124,6 +153,18 @@ def test_forms(name):
     expected = oracle.run(made.model, feed, intermediates=False).outputs
     for value, result in zip(made.model.graph.output, got, strict=True):
         np.testing.assert_array_equal(result, expected[value.name])
+
+
+def test_a_transposed_convolution_of_large_sums_stays_float():
+    """Sums of 2^24 steps and more depend on their order. What stays float costs the others no power of two."""
+    nodes = [NODE("Relu", ["x"], ["r"]), NODE("ConvTranspose", ["r", "w"], ["u"], strides=[2, 2])]
+    nodes.append(NODE("Conv", ["u", "out"], ["y"]))
+    wide = numpy_helper.from_array(np.full((2048, 1, 2, 2), 0.01, np.float32), "w")
+    model = network(nodes, [wide, weights("out", 2, 1, 3, 3)], shape=(1, 2048, 2, 2))
+    made = tessera.quantize(model, "random", engine="onnxruntime", samples=4)
+    assert 0 < made.macs_npu_share < 1
+    scales = [t for t in made.model.graph.initializer if t.name.endswith("/scale") and not t.dims]
+    assert scales and all(np.frexp(numpy_helper.to_array(t))[0] != 0.5 for t in scales)
 
 
 def test_operators_of_the_newest_opsets_are_named():

@@ -74,6 +74,38 @@ def test_other_einsums_stay(equation):
     assert "Einsum" in operators(same_function(g.finish(g.node("Einsum", operands, "y", equation=equation)), g.feeds))
 
 
+@pytest.mark.parametrize(
+    ("constant", "operand", "perm"),
+    [
+        (
+            (2, 5, 8),
+            (6, 8),
+            [1, 0],
+        ),  # a Fourier transform: real and imaginary parts of frames, as TensorFlow exports it
+        ((5, 8), (6, 8), None),
+        ((5, 8), (2, 3, 6, 8), [0, 1, 3, 2]),
+        ((2, 3, 5, 8), (6, 8), [1, 0]),
+    ],
+)
+def test_a_constant_in_front_becomes_weights(constant, operand, perm):
+    g, values = builders.Graph(17), rng_of(6)
+    turned = g.node("Transpose", [g.input(values(*operand), "x")], "turned", **({"perm": perm} if perm else {}))
+    product = g.node("MatMul", [g.constant(values(*constant)), turned], "y")
+    prepared = same_function(g.finish(product), g.feeds)
+    (found,) = (node for node in prepared.graph.node if node.op_type == "MatMul")
+    (weights,) = (tensor for tensor in prepared.graph.initializer if tensor.name == found.input[1])
+    assert found.input[0] == "x" and list(weights.dims) == [8, np.prod(constant) // 8]
+
+
+@pytest.mark.parametrize(("constant", "perm"), [((2, 3, 5, 8), [0, 1, 3, 2]), ((5, 3), [3, 0, 1, 2])])
+def test_other_constants_in_front_stay(constant, perm):
+    g, values = builders.Graph(17), rng_of(6)
+    turned = g.node("Transpose", [g.input(values(2, 3, 6, 8), "x")], "turned", perm=perm)
+    prepared = same_function(g.finish(g.node("MatMul", [g.constant(values(*constant)), turned], "y")), g.feeds)
+    (found,) = (node for node in prepared.graph.node if node.op_type == "MatMul")
+    assert found.input[0] not in g.feeds and "Transpose" in operators(prepared)
+
+
 @pytest.mark.parametrize("opset", [13, 18])
 def test_rows_over_their_length(opset, row_configs):
     """Attention of normalised queries and keys."""

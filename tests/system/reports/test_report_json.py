@@ -95,6 +95,24 @@ def test_instructions_and_waits(reports, name, device):
     assert moved["fetch"] == sum(timeline["fetch"]["bytes"]) >= report["bytes"]["instructions"]
 
 
+@pytest.mark.parametrize("device", ["fsim", *TIMED])
+def test_memory_of_a_chip(device):
+    data, feeds = networks.build("ds_cnn")
+    session = tessera.Session(data, device, "npu256x2")
+    session.run(None, feeds)
+    report = session.report()
+    spaces = report["memory"]["scratchpads"]
+    assert [(space["core"], space["name"]) for space in spaces] == [(k, name) for k in range(2) for name in SCRATCHPADS]
+    core = np.array(report["timeline"]["instructions"]["columns"]["core"])
+    for space in spaces:
+        assert space["peak_bytes"] <= space["bytes"]
+        assert (core[space["regions"]["instruction"]] == space["core"]).all(), space["name"]
+        assert space["regions"]["instruction"] or space["name"] in ("table", "out")
+    assert report["dram"]["bandwidth_bytes"] == report["machine"]["memory_axi_bytes"] == 16
+    if device != "fsim":
+        assert report["roofline_cycles"] <= report["cycles"]
+
+
 @pytest.mark.parametrize("name,device", both(["resnet8", "ds_cnn", "encoder"]))
 def test_memory(reports, name, device):
     report = reports(name, device)

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantisation of float models for the NPU. See docs/quantize.md; `python -m tessera.quantization` is the command."""
 
+import os
+
 __all__ = ["Quantized", "quantize"]
+
+# From 1.32 on ONNX Runtime reports its use to its makers, and writes a number for that into the home folder.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def __getattr__(name):

@@ -141,10 +141,11 @@ def summary(result, output, config):
     return "\n".join(lines)
 
 
-def choose_engine(wanted):
-    """The engine asked for, else nncf where it is installed, else onnxruntime."""
-    if wanted:
-        return wanted
+def choose_engine(wanted, calibrate=None):
+    """The engine asked for, else nncf where it is installed, else onnxruntime. It calibrates on random values too: they
+    have no means for which NNCF could correct anything."""
+    if wanted or calibrate == "random":
+        return wanted or "onnxruntime"
     from .engines import import_nncf
 
     try:
@@ -165,7 +166,7 @@ def run(arguments):
         raise argument(f"--samples takes a number above 0, got {arguments.samples}")
     output = arguments.output or arguments.model.removesuffix(".onnx").removesuffix(".tflite") + "_int8.onnx"
     draws = sys.stderr.isatty() and not arguments.quiet
-    engine, shown = choose_engine(arguments.engine), warnings.showwarning
+    engine, shown = choose_engine(arguments.engine, arguments.calibrate), warnings.showwarning
     if not arguments.quiet:
         warnings.showwarning = lambda message, category, *place: (
             note(str(message)) if category is UserWarning else shown(message, category, *place)
@@ -200,7 +201,7 @@ def run(arguments):
     )
     if draws:
         sys.stderr.write("\r\033[K")
-    if engine != (arguments.engine or "nncf") and not arguments.quiet:
+    if engine != (arguments.engine or "nncf") and arguments.calibrate != "random" and not arguments.quiet:
         note("NNCF is not installed, ONNX Runtime calibrated; `pip install -r requirements-quantize.txt` installs it")
     if result.synthetic and not arguments.quiet:
         note("calibrated on random values: scales are made up, and the model is labelled as synthetic")

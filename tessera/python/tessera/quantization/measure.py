@@ -23,9 +23,10 @@ CONFIG = {
     "session.disable_double_qdq_remover": "1",
     "session.intra_op.allow_spinning": "0",  # threads that wait leave the processor to others
 }
+RELAXED = {"session.x64quantprecision": "0"}
 
 
-def _options(optimise, path=None):
+def _options(optimise, path=None, exact=True):
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -33,25 +34,31 @@ def _options(optimise, path=None):
     options.graph_optimization_level = level.ORT_ENABLE_EXTENDED if optimise else level.ORT_DISABLE_ALL
     options.log_severity_level = 4
     for key, value in CONFIG.items():
-        options.add_session_config_entry(key, value)
+        options.add_session_config_entry(key, value if exact else RELAXED.get(key, value))
     if path is not None:
         options.optimized_model_filepath = path
     return options
 
 
-def session(model, optimise=True):
+def session(model, optimise=True, path=None):
+    """An InferenceSession of the model, which writes what it has made of it to `path`."""
     import onnxruntime as ort
+    from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
-    return ort.InferenceSession(model.SerializeToString(), _options(optimise), providers=["CPUExecutionProvider"])
+    make = lambda exact: ort.InferenceSession(
+        model.SerializeToString(), _options(optimise, path, exact), providers=["CPUExecutionProvider"]
+    )
+    try:
+        return make(True)
+    except NoKernel:  # as for activations of int8 beside weights by channel, which the option has made unsigned
+        return make(False)
 
 
 def integer_model(model):
     """The model with the integer operators that ONNX Runtime makes of its groups."""
-    import onnxruntime as ort
-
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "optimised.onnx")
-        ort.InferenceSession(model.SerializeToString(), _options(True, path), providers=["CPUExecutionProvider"])
+        session(model, path=path)
         return onnx.load(path)
 
 

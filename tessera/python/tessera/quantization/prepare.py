@@ -25,7 +25,7 @@ from .loop_states import fixed_states_to_reads
 from .opsets import Constants, convert_opset, lower_opset
 from .recurrent import cells_to_products, is_cell, steps_first
 from .scores import scores_in_one_form
-from .spellings import einsums_to_products, lengths_to_normalisations, without_guards
+from .spellings import constants_to_weights, einsums_to_products, lengths_to_normalisations, without_guards
 from .steps import step
 
 QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
@@ -375,6 +375,7 @@ def spelled(model, products):
         ("shapes", shaped),
         ("batch norms", batch_norms_to_convolutions),
         ("Einsum", einsums_to_products),
+        ("constants in front", constants_to_weights),
         ("lengths of rows", lengths_to_normalisations),
         ("guards", without_guards),
         ("masks", lambda model: masks_to_sums(model, Graph(model), Constants(model))),

@@ -32,7 +32,7 @@ from . import (
 from .candidate import Options, candidate, resolve_layers, settle_with_compiler
 from .data import open_data, ports_of, take
 from .errors import argument
-from .graph import Graph, bodies, extent_of, is_onnx, note_ranks
+from .graph import Graph, bodies, extent_of, graphs_of, is_onnx, note_ranks
 from .meter import Meter
 from .prepare import spelled, standard
 from .report import origin, report_of
@@ -52,9 +52,10 @@ MARGIN_DECIBELS = 1.0  # by which a change must bring the outputs nearer to be k
 
 
 def _elements(model):
-    """Elements of the float tensors of a sample, about: what stands in a Loop or Scan counts as often as the longest
-    axis of an input has places."""
+    """Elements of the float tensors of a sample, about: what stands in a Loop or Scan, and the constants that are read
+    there, count as often as the longest axis of an input has places."""
     lengths = [extent_of(d) or 1 for value in model.graph.input for d in value.type.tensor_type.shape.dim]
+    constants = {t.name: math.prod(t.dims) for graph in graphs_of(model.graph) for t in graph.initializer}
 
     def of(graph, times):
         floats = (
@@ -62,6 +63,7 @@ def _elements(model):
         )
         count = times * sum(math.prod(extent_of(d) or 1 for d in kind.shape.dim) for kind in floats)
         for node in graph.node:
+            count += times * sum(constants.get(name, 0) for name in node.input) if times > 1 else 0
             inner = times * max(lengths, default=1) if is_onnx(node, "Loop", "Scan") else times
             count += sum(of(body, inner) for body in bodies(node))
         return count
@@ -384,7 +386,8 @@ class Quantization:
         """Takes the weights and biases as rounding.py makes them. Those that the engine made, or those as they were,
         take their place if they bring the outputs clearly nearer to the float ones, on samples that rounding.py has not
         seen where there are enough: it works layer by layer, where little can go wrong, and a few samples prefer now
-        one and now another. Where its weights stay, they are made once more, with the samples that have judged."""
+        one and now another. Where its weights stay, they are made once more, with the samples that have judged, unless
+        all are random values."""
         samples = self.calibrated.samples
         held = min(self.judges, samples // 4)
         held = held if held >= FEWEST_HELD else 0
@@ -406,7 +409,7 @@ class Quantization:
         reached = [whole for whole, _ in found]
         best = self._clearly_nearest(reached, [alone for _, alone in found])
         self.calibrated, _ = tried[best]
-        if best == 0 and count < most:  # what has judged may teach now
+        if best == 0 and count < most and not self.data.synthetic:  # what has judged may teach now
             self.calibrated, _ = rounded(most)
         self.not_rounded = work.left if best == 0 else {}
         self.settle()

@@ -148,7 +148,8 @@ def _common_range(plan, ranges, members, wanted):
 
 def choose(plan, ranges, *, power_of_two=False):
     """tensor -> Parameters for all tensors that are quantised. ranges: tensor -> (low, high). Changes the plan where a
-    tensor holds nothing in any sample."""
+    tensor holds nothing in any sample. What a ConvTranspose reads and makes gets a power of two: the NPU computes one
+    with such scales alone, as its float sums are exact then."""
     ranges = with_both_answers(plan, attention.ranges_of(plan, ranges))
     leave_unseen(plan, ranges)
     wanted = plan.quantised_tensors()
@@ -156,12 +157,15 @@ def choose(plan, ranges, *, power_of_two=False):
     makers = {}
     for name, group in groups.items():
         makers.setdefault(group, []).append(name)
+    transposed = [unit for unit in plan.units if unit.quantised and is_onnx(unit.node, "ConvTranspose")]
+    ends = {name for unit in transposed for name in (unit.inputs[0], unit.output)}
+    exact = {group for name, group in groups.items() if power_of_two or name in ends}
     chosen = {}
-    for members in makers.values():
+    for group, members in makers.items():
         low, high = _common_range(plan, ranges, members, wanted)
-        parameters = parameters_of(low, high, power_of_two=power_of_two)
+        parameters = parameters_of(low, high, power_of_two=group in exact)
         chosen.update(dict.fromkeys(members, parameters))
-    _scale_steps(plan, groups, makers, chosen, power_of_two)
+    _scale_steps(plan, groups, makers, chosen, exact)
     for unit in plan.units:
         if unit.quantised and unit.kind == "recurrent":
             ends = [end for name in hidden_tensors(unit.node) for end in _ends(plan, ranges, name)]
@@ -193,15 +197,15 @@ def _factor(plan, unit):
     return factor
 
 
-def _scale_steps(plan, groups, makers, chosen, power_of_two):
+def _scale_steps(plan, groups, makers, chosen, exact):
     """What only multiplies a quantised tensor gets the same steps, multiplied: the bytes stay as they are, and a finer
-    grid would tell no more values apart."""
+    grid would tell no more values apart. exact: groups whose scales are powers of two and stay so."""
     for unit in plan.units:
         factor = _factor(plan, unit) if unit.quantised else None
         if (
             factor is None
             or not {unit.inputs[0], unit.output} <= chosen.keys()
-            or (power_of_two and math.frexp(factor)[0] != 0.5)
+            or (groups[unit.output] in exact and not (groups[unit.inputs[0]] in exact and math.frexp(factor)[0] == 0.5))
         ):
             continue
         members = makers[groups[unit.output]]

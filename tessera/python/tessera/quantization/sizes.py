@@ -29,6 +29,8 @@ PICTURES = ((224, 224), (320, 320), (48, 320), (640, 640), (32, 320), (32, 128),
 PICTURES += ((416, 416), (512, 512), (800, 608), (112, 112), (28, 28), (128, 128), (299, 299), (1024, 1024), (8, 8))
 LENGTHS = (128, 16, 64, 32, 512, 256, 96, 1, 2, 8, 100, 80, 76, 160, 400, 480, 576, 1024, 1280, 3, 4, 20, 48, 300)
 SOUNDS = (16000, 512, 576, 1280, 8000, 24000, 32000, 48000, 43844, 1600, 4096, 1024, 128, 256, 64, 1536, 2048)
+CHANNELS = 2  # of a sound, at most: more beside a length are features of tokens, atoms, steps ...
+SHARED = 2  # inputs, at most, of which one is a sound and the other its mask: more count what is no sound
 MOST = 4096  # of a dimension that nothing says to be a sound
 OWN = 24  # sizes out of the model's constants
 ELEMENTS = 1 << 24  # of an input
@@ -127,8 +129,8 @@ class _Kinds:
                         self.sides.setdefault(extent, side)
                     elif isinstance(extent, int):
                         fixed.append((side, extent))
-            elif number and len(dims) <= 2:
-                self.sounds += [d for d in dims if d in rest]
+            elif number and len(dims) <= 2 and not any(isinstance(d, int) and d > CHANNELS for d in dims):
+                self.sounds += [d for d in dims if d in rest and len(symbols.free[d]) <= SHARED]
         self.sounds = [s for s in dict.fromkeys(self.sounds) if s not in self.sides]
         self.others = [s for s in rest if s not in self.sides and s not in self.sounds]
         # Beside a known height first those pictures that have it.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other spellings of what the NPU computes. In: a float model with inferred shapes. Out: Einsum of two operands as a
-MatMul between movements, the division of rows by their length as a normalisation by their root mean square, and no
-guard against rows of a softmax that hide everything."""
+MatMul between movements, constants behind what they are multiplied with, the division of rows by their length as a
+normalisation by their root mean square, and no guard against rows of a softmax that hide everything."""
 
 import math
 
@@ -112,6 +112,47 @@ def einsums_to_products(model):
     out = _Rewriter(model)
     for node in out.graph.nodes:
         if not (is_onnx(node, "Einsum") and out.graph.is_float(node.output[0]) and _einsum(out, node)):
+            out.nodes.append(node)
+    out.finish()
+
+
+# --- constants in front
+# -----------------------------------------------------------------------------------------------------
+
+
+def _swaps_last(node, rank):
+    """Whether a Transpose changes the places of the last two axes alone."""
+    order = attribute(node, "perm") or list(range(rank))[::-1]
+    return rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]
+
+
+def _constant_behind(out, node):
+    """Whether the node has been written with its constant as weights."""
+    array, made = out.graph.array(node.input[0]), out.graph.producer.get(node.input[1])
+    if array is None or array.ndim < 2 or made is None or not is_onnx(made, "Transpose"):
+        return False
+    order, shape = attribute(made, "perm"), out.graph.shapes.get(made.input[0])
+    rank = len(order) if order else len(shape or [])
+    if not _swaps_last(made, rank) or (array.ndim > 2 and rank > 2):
+        return False
+    result, inner = node.output[0], array.shape[-1]
+    weights = out.constant(f"{result}/weights", array.reshape(-1, inner).T)
+    product = out.node("MatMul", [made.input[0], weights], result)
+    if array.ndim > 2:
+        extents = out.constant(f"{result}/extents", np.int64([0, *array.shape[:-1]]))
+        product = out.node("Reshape", [product, extents], f"{result}/shaped")
+        out.node("Transpose", [product], result, result, perm=[*range(1, array.ndim), 0])
+    else:
+        out.node("Transpose", [product], result, result, perm=[*range(rank - 2), rank - 1, rank - 2])
+    return True
+
+
+def constants_to_weights(model):
+    """The product of a constant with a transposed tensor, as TensorFlow's exporter writes a Fourier transform, as the
+    transposed product of the tensor with weights: they have a scale for each output, and 16 bits where they decide."""
+    out = _Rewriter(model)
+    for node in out.graph.nodes:
+        if not (is_onnx(node, "MatMul") and out.graph.is_float(node.output[0]) and _constant_behind(out, node)):
             out.nodes.append(node)
     out.finish()
 

@@ -290,7 +290,8 @@ class Writer:
         if not fine and packed:
             scale, array = self._on_grid(unit, array, least)
         elif not fine:
-            scale = weight_scales(array, axis, least=least, power_of_two=self.power_of_two)
+            exact = self.power_of_two or is_onnx(node, "ConvTranspose")  # see ranges.choose
+            scale = weight_scales(array, axis, least=least, power_of_two=exact)
         lowest = -128 if packed else -127
         values = np.clip(np.rint(array / along(scale, axis, array.ndim)), lowest, 127).astype(np.int8)
         zero = np.zeros(scale.shape, np.int8)

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/npu/assembly/assemble.h"
+
+#include <array>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "compiler/emit/predict.h"
+#include "compiler/npu/assembly/at_once.h"
+
+namespace tessera::npu {
+
+namespace {
+
+constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
+
+}  // namespace
+
+ArenaBytes results_of(const Graph& graph, const std::vector<Placement>& placements) {
+  ArenaBytes results;
+  for (const TensorId output : graph.outputs) {
+    const Placement& place = placements[static_cast<size_t>(root_of(graph, output))];
+    if (place.base == kArenaBase) results.emplace_back(place.region_offset, place.region_offset + place.region_bytes);
+  }
+  return results;
+}
+
+emit::SynchroniseOptions order_of(const MemoryPlan& plan, const Options& options) {
+  emit::SynchroniseOptions order;
+  for (const int64_t pitch : plan.slides) order.slides.push_back(pitch * options.room);
+  return order;
+}
+
+Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::SynchroniseOptions& order,
+                  const Options& options, bool judged, bool thorough) {
+  const isa::MachineConfig& config = lowered.config;
+  const Emitter::Judge judge = [&](std::span<const emit::Work* const> works, std::span<const uint32_t> tags,
+                                   size_t count) {
+    heed_stop(options);
+    return emit::predict(emit::in_order(works, tags, config, order), count, config,
+                         {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
+  };
+  const bool prefetch = options.prefetch_weights && options.virtual_threads;
+  if (options.forward == Forward::kNever || !judged) {
+    lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
+    return lowered;
+  }
+  // With all copies, then with those LOADs that became copies and stayed ones.
+  std::optional<Pointed> pointed;
+  std::array<std::optional<Emitter>, 2> ways;
+  const auto forward = [&](size_t way, const std::set<size_t>& loads) {
+    if (!pointed) pointed = lowered.pointed(results);
+    Emitter other = lowered;
+    std::set<size_t> copies = other.forward(*pointed, results, loads).copies;
+    const bool worth = (lowered.pushed() - other.pushed()) * kWorthAsking >= lowered.pushed();
+    if (worth || options.forward != Forward::kIfFaster) ways[way].emplace(std::move(other));
+    return copies;
+  };
+  if (options.forward != Forward::kIfFaster) {
+    const std::set<size_t> copies = forward(0, {});
+    const bool again = !copies.empty() && options.forward != Forward::kAlways;
+    if (again) forward(1, copies);
+    Emitter& last = *ways[again ? 1 : 0];
+    last.assemble(prefetch, judge, thorough);
+    return std::move(last);
+  }
+  Emitter unchanged = lowered;
+  std::array<int64_t, 3> cycles{};
+  // Of a long stream the best way alone is then judged in all ways to place fetches.
+  const bool glances = thorough && lowered.pushed() > kGlanced;
+  const auto cycles_of = [&](Emitter& way) {
+    return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge, thorough);
+  };
+  at_once(kAtOnce, 2, [&](size_t which, size_t) {
+    if (which == 1) {
+      cycles[2] = cycles_of(unchanged);
+      return;
+    }
+    const std::set<size_t> copies = forward(0, {});
+    if (!ways[0]) return;
+    at_once(kAtOnce, copies.empty() ? 1 : 2, [&](size_t way, size_t) {
+      if (way == 1) forward(1, copies);
+      if (ways[way]) cycles[way] = cycles_of(*ways[way]);
+    });
+  });
+  // Of equal ones the last, which is the least changed.
+  size_t best = 2;
+  for (const size_t way : {size_t{1}, size_t{0}}) {
+    if (ways[way] && cycles[way] < cycles[best]) best = way;
+  }
+  Emitter& chosen = best == 2 ? unchanged : *ways[best];
+  if (glances) chosen.assemble(prefetch, judge, thorough);
+  return std::move(chosen);
+}
+
+}  // namespace tessera::npu

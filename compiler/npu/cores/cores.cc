@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/npu/cores/cores.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "compiler/emit/predict_chip.h"
+#include "compiler/npu/assembly/assemble.h"
+#include "compiler/npu/cores/cores_costs.h"
+#include "compiler/npu/cores/cores_order.h"
+#include "compiler/npu/graph/cores_memory.h"
+#include "compiler/npu/graph/plan.h"
+#include "compiler/npu/input/check.h"
+#include "compiler/npu/lowering/kernel.h"
+#include "compiler/npu/planning/planner.h"
+#include "compiler/npu/planning/search_memo.h"
+#include "isa/generated/timing.h"
+#include "isa/verify.h"
+
+namespace tessera::npu {
+
+namespace {
+
+constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of which the prediction takes the best,
+constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
+
+/// Whether operations can be divided at all: schedules that somebody gives are those of whole operations.
+bool divisible(const Graph& graph, const Options& options) {
+  const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
+  return !given && !graph.operations.empty();
+}
+
+/// Whether one core does all.
+bool undivided(const Shares& shares) {
+  std::vector<bool> works(shares.boxes.front().size(), false);
+  for (const std::vector<Box>& boxes : shares.boxes)
+    for (size_t core = 0; core < boxes.size(); ++core) works[core] = works[core] || !boxes[core].empty();
+  return std::ranges::count(works, true) <= 1;
+}
+
+/// One core's operations of the graph of parts.
+struct Core {
+  Graph graph;
+  std::vector<uint32_t> parts;  // by operation: its number in the graph of parts
+  std::unique_ptr<Planner> planner;
+  std::vector<Unit> units;
+};
+
+/// `results`: tensors that are read elsewhere.
+Graph graph_of(const ChipGraph& chip, size_t core, std::vector<uint32_t>& parts) {
+  Graph graph;
+  graph.name = chip.graph.name;
+  graph.tensors = chip.graph.tensors;
+  graph.inputs = chip.graph.inputs;
+  std::vector<bool> wanted(graph.tensors.size(), false);
+  for (const TensorId id : chip.graph.outputs) wanted[static_cast<size_t>(root_of(graph, id))] = true;
+  for (size_t i = 0; i < chip.cores.size(); ++i) {
+    if (chip.cores[i] == core) {
+      graph.operations.push_back(chip.graph.operations[i]);
+      parts.push_back(static_cast<uint32_t>(i));
+      continue;
+    }
+    for (const TensorId id : uses_of(chip.graph.operations[i]).read)
+      wanted[static_cast<size_t>(root_of(graph, id))] = true;
+  }
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (wanted[i]) graph.outputs.push_back(static_cast<TensorId>(i));
+  return graph;
+}
+
+class Chip {
+ public:
+  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares)
+      : graph_(graph), config_(config), given_(options), options_(options) {
+    options_.search_log = nullptr;
+    options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
+    chip_ = divided(graph, shares);
+    const auto waits = waits_of_parts(chip_, places_apart(chip_.graph, options_), options_);
+    chip_ = divided(graph, shares, sequence_of(graph, chip_, waits));
+    check_graph(chip_.graph);
+  }
+
+  /// Nothing where the streams would block each other.
+  std::optional<Program> run() {
+    plan_cores();
+    Program program;
+    program.placements.assign(plan_.placements.begin(),
+                              plan_.placements.begin() + static_cast<std::ptrdiff_t>(graph_.tensors.size()));
+    program.arena_bytes = plan_.arena_bytes;
+    program.unshared_bytes = plan_.unshared_bytes;
+    program.slides = plan_.slides;
+    if (plan_.arena_bytes > (uint64_t{1} << 36))
+      throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
+    for (const Operation& operation : graph_.operations) {
+      LayerInfo info;
+      info.name = operation.name;
+      info.kind = operation.kind;
+      info.macs = model_macs(graph_, operation);
+      program.layers.push_back(std::move(info));
+    }
+    for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
+    std::vector<CoreCode> codes;
+    ConstantPool constants(options_.alignment);
+    for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
+    program.constants = constants.take();
+    order_cores(chip_, plan_, options_, config_, codes);
+    if (!all_end(codes)) return std::nullopt;
+    finish(codes, program);
+    return program;
+  }
+
+ private:
+  void plan_cores() {
+    cores_.resize(static_cast<size_t>(config_.cores));
+    std::vector<bool> on_chip(chip_.graph.tensors.size(), false);
+    std::vector<std::pair<int64_t, int64_t>> when(chip_.cores.size());
+    for (size_t k = 0; k < cores_.size(); ++k) {
+      Core& core = cores_[k];
+      core.graph = graph_of(chip_, k, core.parts);
+      core.planner = std::make_unique<Planner>(core.graph, config_, options_);
+      core.units = core.planner->run();
+      for (const Unit& unit : core.units) {
+        for (size_t i = unit.first; i < unit.first + unit.count; ++i)
+          when[core.parts[i]] = {core.parts[unit.first], core.parts[unit.first + unit.count - 1]};
+        for (size_t i = unit.first; i + 1 < unit.first + unit.count; ++i)
+          on_chip[static_cast<size_t>(uses_of(core.graph.operations[i]).written)] = true;
+      }
+    }
+    plan_ = plan_memory(chip_.graph, options_, on_chip, when, owners());
+    for (Core& core : cores_) {
+      move_units(core.units, core.graph, plan_.placements, config_, options_);
+      core.planner->settle(core.units, plan_);
+    }
+  }
+
+  /// By tensor: the core that alone reads and writes it, or -1.
+  std::vector<int> owners() const {
+    std::vector<int> owners(chip_.graph.tensors.size(), -1);
+    std::vector<bool> known(owners.size(), false);
+    for (size_t i = 0; i < chip_.cores.size(); ++i) {
+      const Uses uses = uses_of(chip_.graph.operations[i]);
+      const auto touch = [&](TensorId id) {
+        const auto root = static_cast<size_t>(root_of(chip_.graph, id));
+        const auto core = static_cast<int>(chip_.cores[i]);
+        owners[root] = known[root] && owners[root] != core ? -1 : core;
+        known[root] = true;
+      };
+      for (const TensorId id : uses.read) touch(id);
+      touch(uses.written);
+    }
+    return owners;
+  }
+
+  /// What a layer of a core's graph is: of which part, and its number among the layers of the program.
+  struct Layer {
+    uint32_t part = 0, number = 0;
+  };
+
+  std::vector<Layer> layers_of(const Core& core) const {
+    std::vector<Layer> layers;
+    for (const uint32_t part : core.parts) layers.push_back({part, static_cast<uint32_t>(chip_.layers[part])});
+    for (const uint32_t part : core.parts) {
+      const size_t operation = chip_.layers[part];
+      const auto* kernel = std::get_if<Kernel>(&graph_.operations[operation].what);
+      for (size_t line = 0; kernel != nullptr && line < kernel->lines.size(); ++line)
+        layers.push_back({part, static_cast<uint32_t>(first_layer(graph_, operation) + line)});
+    }
+    return layers;
+  }
+
+  /// A core's instructions; adds their constants to those of the cores before.
+  CoreCode generate(Core& core, ConstantPool& constants, std::vector<LayerInfo>& layers) {
+    Emitter lowered(config_, options_, options_.blank_weights ? WeightBytes::kBlank : WeightBytes::kPacked);
+    lowered.constants = std::move(constants);
+    lowered.keeps_order = true;
+    const std::vector<Layer> numbers = layers_of(core);
+    std::vector<LayerInfo> infos(numbers.size());
+    for (const Unit& unit : core.units) {
+      guarded(core.graph, config_, unit.first, [&] { lower_unit(unit, lowered, infos); });
+      for (size_t s = 0; s < unit.count; ++s)
+        infos[unit.first + s].schedule = unit.chain ? schedule::LayerSchedule(schedule_of(*unit.chain, core.graph))
+                                                    : schedule::LayerSchedule(unit.schedules);
+    }
+    Emitter emitter = assembled(std::move(lowered), results_of(core.graph, plan_.placements), order_of(plan_, options_),
+                                options_, core.planner->replays());
+    constants = std::move(emitter.constants);
+    emitter.stream_bytes.resize(infos.size());
+    for (size_t i = 0; i < infos.size(); ++i) {
+      LayerInfo& layer = layers[numbers[i].number];
+      if (layer.tiles == 0) layer.schedule = infos[i].schedule;
+      layer.tiles += infos[i].tiles;
+      for (size_t k = 0; k < kStreams; ++k) {
+        layer.stream_bytes[k] += emitter.stream_bytes[i][k];
+        (k == static_cast<size_t>(Stream::kOutput) ? layer.dram_write_bytes : layer.dram_read_bytes) +=
+            emitter.stream_bytes[i][k];
+      }
+    }
+    CoreCode code;
+    code.instructions = std::move(emitter.instructions);
+    for (const uint32_t layer : emitter.layer_of_instruction) {
+      code.tags.push_back(numbers[layer].part);
+      code.layers.push_back(numbers[layer].number);
+    }
+    code.works = std::move(emitter.works);
+    code.pool = std::move(emitter.pool);
+    return code;
+  }
+
+  /// Waits of each core, and what the streams take together: layers have the cycles of the core that ends last.
+  void finish(std::vector<CoreCode>& codes, Program& program) {
+    std::vector<emit::CoreStream> streams;
+    for (CoreCode& code : codes) {
+      emit::SynchroniseOptions order = order_of(plan_, options_);
+      order.orders = std::move(code.orders);
+      emit::synchronise(code.instructions, code.layers, code.works, config_, order);
+      for (size_t i = 0; i < code.instructions.size(); ++i) {
+        if (code.layers[i] >= program.layers.size()) continue;
+        LayerInfo& layer = program.layers[code.layers[i]];
+        layer.stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
+        layer.padded_macs += isa::effects(code.instructions[i], config_).macs;
+      }
+      isa::check_program(code.instructions, config_);
+      streams.push_back({code.instructions, code.layers, code.works});
+    }
+    // The others move their bytes while the core does that moves most.
+    int64_t most = 1, all = 1;
+    for (const CoreCode& code : codes) {
+      auto bytes = isa::kInstructionBytes * static_cast<int64_t>(code.instructions.size());
+      for (const emit::Work* work : code.works) bytes += work->dram_bytes;
+      most = std::max(most, bytes);
+      all += bytes;
+    }
+    const std::vector<emit::Prediction> predictions = emit::predict(
+        streams, program.layers.size(), config_,
+        {options_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
+             isa::timing::interconnect::kBuffer,
+         bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost});
+    const auto last = std::ranges::max_element(predictions, {}, &emit::Prediction::cycles);
+    for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = last->layer_cycles[i];
+    program.instructions = std::move(codes[0].instructions);
+    program.layer_of_instruction = std::move(codes[0].layers);
+    for (size_t k = 1; k < codes.size(); ++k)
+      program.others.push_back({std::move(codes[k].instructions), std::move(codes[k].layers)});
+  }
+
+  const Graph& graph_;
+  const isa::MachineConfig& config_;
+  const Options& given_;
+  Options options_;  // of a core
+  ChipGraph chip_;
+  std::vector<Core> cores_;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
+  std::optional<Program> best;
+  if (!divisible(graph, options)) return compile_one(graph, config, options);
+  Options shared = options;
+  if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
+  for (const Shares& shares : choose_shares(graph, config, options, kCompiled)) {
+    std::optional<Program> program =
+        undivided(shares) ? compile_one(graph, config, options) : Chip(graph, config, shared, shares).run();
+    if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
+    if (best && predicted_cycles(*best) > kShort) break;
+  }
+  return best ? std::move(*best) : compile_one(graph, config, options);
+}
+
+}  // namespace tessera::npu

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph as a program of several cores. Enters: a checked graph, and a machine with cores > 1. Leaves: a program with
+// a stream for each core. How each operation is divided (by images, rows, columns or channels of its result, or not at
+// all) is chosen by what its parts take of the engines and of the shared bus, and by who then waits for whom. Each
+// core's operations are compiled as a graph of their own, at places that are planned for all of them together.
+#pragma once
+
+#include <vector>
+
+#include "compiler/npu/cores/cores_split.h"
+#include "compiler/npu/graph/graph.h"
+
+namespace tessera::npu {
+
+/// What each core computes of each operation: the ways of least estimated cycles, for each price of waiting up to
+/// `most`, the best first. One way for programs that are not short.
+std::vector<Shares> choose_shares(const Graph& graph, const isa::MachineConfig& config, const Options& options,
+                                  size_t most);
+
+/// Errors: as compile().
+Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+
+/// A checked graph on one core alone.
+Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+
+/// Of all layers.
+int64_t predicted_cycles(const Program& program);
+
+/// Multiply-accumulates of an operation.
+int64_t model_macs(const Graph& graph, const Operation& operation);
+
+}  // namespace tessera::npu

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs on chips of several cores: the plain loops of tests/reference are the oracle, and the race checker looks at
+// every access of every core.
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "compiler/npu/cores/cores.h"
+#include "compiler/npu/tests/random_graph.h"
+#include "compiler/npu/tests/reference.h"
+
+namespace tessera::npu {
+namespace {
+
+isa::MachineConfig chip(const char* core, int cores) {
+  isa::MachineConfig config = isa::find_config(core);
+  config.cores = cores;
+  config.memory_axi_bytes = 4 * config.axi_bytes;
+  return config;
+}
+
+uint64_t number(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// Runs as many graphs of a kind as asked for; at least a share of a quarter must have become programs of several
+/// cores.
+template <typename Make>
+void repeat(uint64_t count, uint64_t first, Make&& make, int64_t room = 0) {
+  count *= number("TESSERA_NPU_TESTS", 1);
+  first += 100'000 * number("TESSERA_NPU_SEED", 0);
+  uint64_t divided = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    test::Random random(seed);
+    const isa::MachineConfig config =
+        chip(random.one_of({"npu256t", "npu64", "npu256"}), static_cast<int>(random.between(2, 5)));
+    const Graph graph = make(random);
+    Options options;
+    options.room = room;
+    int64_t bytes = 0;
+    for (const Tensor& tensor : graph.tensors) {
+      if (tensor.cache < 0) continue;
+      options.cache_offsets.push_back(bytes);
+      bytes += (tensor.elements() + 63) / 64 * 64;
+    }
+    Program program;
+    ASSERT_EQ(test::compare(graph, config, seed, options, &program), "")
+        << "seed " << seed << ", " << config.cores << " x " << config.name;
+    divided += program.others.empty() ? 0 : 1;
+  }
+  EXPECT_GE(4 * divided, count);
+}
+
+TEST(Cores, RandomNetworks) {
+  repeat(6, 1000, [](test::Random& random) { return test::random_network(random); });
+}
+
+TEST(Cores, RandomConvolutions) {
+  repeat(10, 2000, [](test::Random& random) { return test::random_convolution(random, 80, 400); });
+}
+
+TEST(Cores, RandomPools) {
+  repeat(6, 3000, [](test::Random& random) { return test::random_pool(random, 80, 400); });
+}
+
+TEST(Cores, RandomElementwise) {
+  repeat(6, 4000, [](test::Random& random) { return test::random_elementwise(random, 80, 400); });
+}
+
+TEST(Cores, RandomAttention) {
+  repeat(4, 5000, [](test::Random& random) { return test::random_attention(random, 40); });
+}
+
+TEST(Cores, WhatStaysFromRunToRun) {
+  for (const int64_t room : {0, 1, 37})
+    repeat(
+        3, 9000 + static_cast<uint64_t>(room) * 10,
+        [&](test::Random& random) { return test::random_attention(random, 20, room); }, room);
+}
+
+TEST(Cores, RandomProductsAndTranspositions) {
+  repeat(4, 6000, [](test::Random& random) { return test::random_product(random, 60); });
+  repeat(4, 7000, [](test::Random& random) { return test::random_transposition(random, 100); });
+}
+
+TEST(Cores, RandomStridedViews) {
+  repeat(6, 8000, [](test::Random& random) { return test::random_strided(random, 40); });
+}
+
+}  // namespace
+}  // namespace tessera::npu
