@@ -167,6 +167,29 @@ def test_a_transposed_convolution_of_large_sums_stays_float():
     assert scales and all(np.frexp(numpy_helper.to_array(t))[0] != 0.5 for t in scales)
 
 
+def test_a_transposed_convolution_that_loses_much_stays_float():
+    """Large weights of a channel that is always 0 make its steps coarse. In 16 bits there is no form of it; `sixteen=0`
+    leaves it in bytes."""
+    rng = np.random.default_rng(2)
+    first, up = (rng.standard_normal(shape).astype(np.float32) / 4 for shape in ((8, 3, 3, 3), (8, 4, 2, 2)))
+    up[0] *= 20
+    nodes = [
+        NODE("Conv", ["x", "w", "b"], ["c"]),
+        NODE("Relu", ["c"], ["m"]),
+        NODE("ConvTranspose", ["m", "up"], ["y"], strides=[2, 2]),
+    ]
+    bias = np.float32([-100, *[0] * 7])
+    arrays = {"w": first, "b": bias, "up": up}
+    model = network(nodes, [numpy_helper.from_array(array, name) for name, array in arrays.items()])
+    samples = [{"x": rng.standard_normal((1, 3, 8, 8)).astype(np.float32)} for _ in range(8)]
+    with pytest.warns(UserWarning, match="'y' stay float"):
+        made = tessera.quantize(model, samples, engine="onnxruntime", report=True)
+    assert 0 < made.macs_npu_share < 1
+    bytes_alone = tessera.quantize(model, samples, engine="onnxruntime", report=True, sixteen=0)
+    assert bytes_alone.macs_npu_share == 1
+    assert bytes_alone.report["output_snr_db"] + 3 < made.report["output_snr_db"]
+
+
 def test_operators_of_the_newest_opsets_are_named():
     nodes = [NODE("MatMul", ["x", "w"], ["m"]), NODE("RMSNormalization", ["m", "s"], ["y"], name="the_norm")]
     model = network(nodes, [weights("w", 8, 4), weights("s", 4, 1)], shape=(3, 8), opset=23)

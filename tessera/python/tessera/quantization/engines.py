@@ -136,8 +136,10 @@ def with_nncf(model, data, options, ranges, count):
     ignored = sorted(set(options.float_nodes) & {n.name for n in model.graph.node})
 
     def run(fast):
-        # NNCF draws progress bars on standard output, where they would stand in the way of the table.
-        with contextlib.redirect_stdout(io.StringIO()):
+        # NNCF draws progress bars on standard output, where they would stand in the way of the table, and numpy warns
+        # of numbers in it that are none.
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
             return nncf.quantize(
                 copy.deepcopy(model),
                 nncf.Dataset(data.limited(min(count, BIAS_SAMPLES))),

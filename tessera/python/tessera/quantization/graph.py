@@ -33,6 +33,8 @@ def channel_axis(node, rank):
     """The axis of a product's constant that counts its results; None for one scale."""
     if is_onnx(node, "Conv"):
         return 0
+    if is_onnx(node, "ConvTranspose"):
+        return 1 if attribute(node, "group", 1) == 1 else None
     if is_onnx(node, "Gemm"):
         return 0 if attribute(node, "transB", 0) else 1
     if is_onnx(node, "MatMul"):

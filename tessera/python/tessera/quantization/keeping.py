@@ -12,6 +12,7 @@ import warnings
 from . import deciding, local, place, sixteen
 from .data import take
 from .errors import argument
+from .graph import is_onnx
 
 SENSITIVITY_SAMPLES = 8
 DECIDING_SAMPLES = 8
@@ -77,6 +78,7 @@ class Keeping:
         steps = [self.keep_what_decides, self.make_finer]
         for step in steps[::-1] if self._total() > RUNS // 2 else steps:
             step()
+        self.keep_transposed()
 
     # --- layers that decide
 
@@ -166,6 +168,23 @@ class Keeping:
             f"{few(names)} are computed in 16 bits, which is {share:.1f} % of the products: the "
             f"outputs are {after:.1f} dB from the float ones instead of {before:.1f}; --sixteen 0 leaves them in 8"
         )
+
+    def keep_transposed(self):
+        """Keeps transposed convolutions, which have no form in 16 bits, in float where the outputs are not near with
+        them and clearly nearer without."""
+        work, names = self.work, [u.name for u in self._products() if is_onnx(u.node, "ConvTranspose")]
+        if work.data.synthetic or not names or self._budget() <= 0:
+            return
+        feeds = take(work.data, min(work.judges, max(1, RUNS // max(1, self._total()))))
+        before = work.distance(self.state.model, feeds)
+        if not before < self._fine():
+            return
+        other = self._variants()(names)
+        after, share = work.distance(other, feeds), self.state.placement.macs_share - self._place(other).macs_share
+        if after >= before + max(deciding.GAIN_DECIBELS, deciding.PRICE_DECIBELS * share):
+            self._take(names, FLOAT)
+            told = f"the outputs are {after:.1f} dB from the float ones instead of {before:.1f}"
+            self._warn(f"{few(names)} stay float: {told}; --sixteen 0 leaves them in 8 bits")
 
     @staticmethod
     def _warn(sentence):
