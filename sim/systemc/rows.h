@@ -102,8 +102,8 @@ class RowWalk {
   std::deque<std::pair<int32_t, Cycle>> under_way_;  // destinations, and when their vectors were read
   int64_t reads_ = 0;                                // of the row
   int64_t before_ = 0;                               // of sum_softmax: rows of the group before, whose results are made
-  // Of sum_softmax whose source is ACC: the next read of a vector, in the first or the second half of a slot, of a group
-  // of so many rows, and when what follows the reads comes if none of those to come is refused.
+  // Of sum_softmax whose source is ACC: the next read of a vector, in the first or the second half of a slot, of a
+  // group of so many rows, and when what follows the reads comes if none of those to come is refused.
   Cycle source_at_ = kNever, behind_ = 0;
   int64_t slot_ = 0, slot_rows_ = 0;
   bool second_half_ = false;
