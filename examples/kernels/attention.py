@@ -24,14 +24,24 @@ def exponentials(step, size=1.0):
     return (np.exp(-step * np.arange(256)) * (LARGEST if step <= STEEPEST else 1.0) * size).astype(np.float32)
 
 
+def cut(heads, n, rows, first):
+    """[(head, begin, end)] of the bands: `rows` of a head's n rows, `first` of them in its first band, the rest in its
+    last one."""
+    begins = [0, *range(first, n, rows)]
+    return [(head, begin, end) for head in range(heads) for begin, end in zip(begins, [*begins[1:], n], strict=True)]
+
+
 @tile.kernel
-def attention(k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, lag=6, copies=2, ahead=1):
+def attention(
+    k, query, key, value, *, scale=0.002, step=0.05, out_scale=0.01, rows=16, first=0, lag=6, copies=2, ahead=1
+):
     """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
-    probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`."""
+    probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`. The
+    first band of a head may have fewer rows than `rows`: `first` of them."""
     heads, n, d = query.shape
     m = key.shape[1]
     rows = min(rows, n)
-    bands = [(head, begin, min(begin + rows, n)) for head in range(heads) for begin in range(0, n, rows)]
+    bands = cut(heads, n, rows, min(first or rows, rows))
     per_head = len(bands) // heads
     lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)
