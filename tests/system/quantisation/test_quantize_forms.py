@@ -190,6 +190,16 @@ def test_a_transposed_convolution_that_loses_much_stays_float():
     assert bytes_alone.report["output_snr_db"] + 3 < made.report["output_snr_db"]
 
 
+def test_constants_of_the_oldest_format_need_not_be_inputs():
+    """Nor need anybody read them: ONNX Runtime runs such files."""
+    constants = [weights("w", 8, 4), weights("unread", 2, 2)]
+    model = network([NODE("MatMul", ["x", "w"], ["y"])], constants, shape=(3, 8), opset=9)
+    model.ir_version = 3
+    made = tessera.quantize(model, "random", engine="onnxruntime", samples=4)
+    onnx.checker.check_model(made.model, full_check=True)
+    assert made.macs_npu_share == 1
+
+
 def test_operators_of_the_newest_opsets_are_named():
     nodes = [NODE("MatMul", ["x", "w"], ["m"]), NODE("RMSNormalization", ["m", "s"], ["y"], name="the_norm")]
     model = network(nodes, [weights("w", 8, 4), weights("s", 4, 1)], shape=(3, 8), opset=23)

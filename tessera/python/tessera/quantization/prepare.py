@@ -52,6 +52,7 @@ def load(model):
         raise model_error(f"{name} is no ONNX model: {type(e).__name__}; give a file that onnx.load reads") from None
     if not loaded.graph.node:
         raise model_error(f"{name} is no ONNX model with a graph; give a float model in ONNX format")
+    loaded.ir_version = max(loaded.ir_version, 4)  # from which on constants need not be inputs, too
     return loaded
 
 
