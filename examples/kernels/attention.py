@@ -25,10 +25,14 @@ def exponentials(step, size=1.0):
 
 
 def cut(heads, n, rows, first):
-    """[(head, begin, end)] of the bands: `rows` of a head's n rows, `first` of them in its first band, the rest in its
-    last one."""
-    begins = [0, *range(first, n, rows)]
-    return [(head, begin, end) for head in range(heads) for begin, end in zip(begins, [*begins[1:], n], strict=True)]
+    """[(head, begin, end)] of the bands, as many in each head. They have `rows` of a head's n rows, the last one of a
+    head what is left. Where it makes no more bands, the very first one has `first`, so that its results come early."""
+    usual = range(0, n, rows)
+    short = [0, *range(first, n, rows)] if first else usual
+    begins = [short if len(short) == len(usual) else usual, *[usual] * (heads - 1)]
+    return [
+        (head, at, end) for head in range(heads) for at, end in zip(begins[head], [*begins[head][1:], n], strict=True)
+    ]
 
 
 @tile.kernel
@@ -37,11 +41,11 @@ def attention(
 ):
     """query (heads, n, d), key (heads, m, d), value (heads, d, m), int8. A score is the product times `scale`, the
     probability exp(step * score) over the row's sum in 1/255, and the result the sum of values times `out_scale`. The
-    first band of a head may have fewer rows than `rows`: `first` of them."""
+    very first band may have fewer rows than `rows`: `first` of them."""
     heads, n, d = query.shape
     m = key.shape[1]
     rows = min(rows, n)
-    bands = cut(heads, n, rows, min(first or rows, rows))
+    bands = cut(heads, n, rows, min(first, rows))
     per_head = len(bands) // heads
     lag = max(1, min(lag, len(bands) - 1))
     result = k.output("int8", query.shape)

@@ -128,7 +128,7 @@ def test_attention_rounds_scores_as_the_softmax_reads_them():
     rng = np.random.default_rng(4)
     arrays = [rng.integers(-128, 128, one).astype(np.int8) for one in ((4, 320, 32), (4, 320, 32), (4, 32, 320))]
     attention = example("attention").attention
-    session = attention.build(*arrays, config="npu256t", rows=48, lag=1, copies=1).session("sysc")
+    session = attention.build(*arrays, config="npu256t", rows=48, first=32, lag=1, copies=1).session("sysc")
     result = session.run(None, dict(zip(("query", "key", "value"), arrays, strict=True)))[0]
     assert (result == attention.meaning(*arrays)).all()
     stats = session.stats()
