@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hw/litex/mapping.py and what hw/litex/bitstream.py takes of nextpnr's report. Netlists and reports are made up, so that
-neither LiteX nor Yosys nor nextpnr is needed."""
+"""hw/litex/mapping.py and what hw/litex/bitstream.py takes of nextpnr's report. Netlists and reports are made
+up, so that neither LiteX nor Yosys nor nextpnr is needed."""
 
 import pathlib
 import random
