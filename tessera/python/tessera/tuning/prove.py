@@ -3,12 +3,12 @@
 Leaves: the best schedule that was met, the least cycles that any schedule must take, and what lies between.
 
 The search branches on tiles. The bound of a tile is what every schedule with it needs, in whatever order and with
-whatever copies (compiler/schedule/bound.h). Tiles whose bound is not below the best measured schedule are cut off. The
-others are closed, least bound first: each of their schedules is measured, or its program cannot take less than the best
-one (compiler/npu/planning/exhaust.h). When none is left the best schedule is proven; else the least bound that is
-left is the gap. At first schedules come from the compiler's searcher, from all orders and threads of the tiles with the least
-bounds, and from annealing, first by replay and then by the judge, so that there is a good one to compare with. Each is
-measured alone and once."""
+whatever copies (compiler/schedule/bound.h). Tiles whose bound is not below the best measured schedule are cut off.
+The others are closed, least bound first: each of their schedules is measured, or its program cannot take less than
+the best one (compiler/npu/planning/exhaust.h). When none is left the best schedule is proven; else the least bound
+that is left is the gap. At first schedules come from the compiler's searcher, from all orders and threads of the
+tiles with the least bounds, and from annealing, first by replay and then by the judge, so that there is a good one
+to compare with. Each is measured alone and once."""
 
 import dataclasses
 import math
