@@ -96,7 +96,7 @@ def finish(process, folder, log):
     raise Failure(f"{name}: {errors[-1] if errors else f'exit status {process.returncode}'}\n  log: {folder / log}")
 
 
-def route_until_met(folder, device, options):
+def route_until_met(folder, description, options):
     """nextpnr's report and the seed of the first placement that meets the timing, or of the best one. As many run at
     once as there are processors (`--jobs`); those that are under way when one has met it are ended."""
     seeds = [options.seed] if options.seed is not None else list(range(1, options.tries + 1))
@@ -105,7 +105,9 @@ def route_until_met(folder, device, options):
         while (seeds or running) and (best is None or best[0] < 1):
             while seeds and len(running) < options.jobs:
                 seed = seeds.pop(0)
-                running[seed] = start(routing(folder, device, options, seed), folder, f"nextpnr_{seed}.log")
+                running[seed] = start(
+                    routing(folder, description["device"], options, seed), folder, f"nextpnr_{seed}.log"
+                )
             ended = next((seed for seed, process in running.items() if process.poll() is not None), None)
             if ended is None:
                 for seed in [seed for seed in running if goes_round(folder / f"nextpnr_{seed}.log")]:
@@ -115,7 +117,7 @@ def route_until_met(folder, device, options):
                 continue
             finish(running.pop(ended), folder, f"nextpnr_{ended}.log")
             report = json.loads((folder / f"report_{ended}.json").read_text())
-            share = min((reached / needed for _, reached, needed in clocks(report)), default=1)
+            share = min((reached / needed for _, reached, needed in clocks(report, description["in_phase"])), default=1)
             told = "timing is met" if share >= 1 else f"{100 * share:.2f} % of the timing is reached"
             print(f"{folder}: seed {ended}: {told}", file=sys.stderr, flush=True)
             if best is None or share > best[0]:
@@ -178,12 +180,12 @@ def bind_blocks(folder, device):
     return time.monotonic() - begin
 
 
-def clocks(report):
-    """[(name, MHz reached, MHz needed)] of the clocks that something runs at, and of paths from one output of the PLL
-    to another. nextpnr holds those to no bound. Their clocks are multiples of each other in phase, so such a path has
-    the time of a cycle of the faster one."""
+def clocks(report, in_phase):
+    """[(name, MHz reached, MHz needed)] of the clocks that something runs at, and of paths from one of `in_phase` to
+    another. nextpnr holds those to no bound. Such clocks are multiples of each other and rise together, so a path from
+    one to another has the time of a cycle of the faster one."""
     found = [(name, clock["achieved"], clock["constraint"]) for name, clock in sorted(report["fmax"].items())]
-    needed = {f"posedge {name}": mhz for name, _, mhz in found if "clkout" in name}
+    needed = {f"posedge {name}": mhz for name, _, mhz in found if name.removeprefix("$glbnet$") in in_phase}
     for path in report["critical_paths"]:
         ends = path["from"], path["to"]
         if ends[0] != ends[1] and all(end in needed for end in ends):
@@ -240,7 +242,7 @@ def body():
         bind_blocks(folder, description["device"])
     print(f"{folder}: nextpnr; nextpnr_SEED.log tells how far it is", file=sys.stderr, flush=True)
     begin = time.monotonic()
-    report, seed = route_until_met(folder, description["device"], options)
+    report, seed = route_until_met(folder, description, options)
     seconds = time.monotonic() - begin
     pack = [tool("yowasp-ecppack"), "--compress", "tessera.config", "--svf", "tessera.svf", "--bit", "tessera.bit"]
     finish(start(pack, folder, "ecppack.log"), folder, "ecppack.log")
@@ -253,7 +255,7 @@ def body():
         },
         "clocks": [
             {"name": name, "mhz": round(reached, 2), "needed_mhz": round(needed, 2), "met": reached >= needed}
-            for name, reached, needed in clocks(report)
+            for name, reached, needed in clocks(report, description["in_phase"])
         ],
         "seed": seed,
         "bytes": (folder / "tessera.bit").stat().st_size,

@@ -126,6 +126,7 @@ def write(board, config, folder, tools, simulated=False, clock_hz=None, firmware
         "bridge": made.target.BRIDGE,
         "device": made.platform.device,
         "clock_hz": int(made.sys_clk_freq),
+        "in_phase": list(getattr(made.target, "IN_PHASE", ())),
         "memory": {"module": made.memory_module.__class__.__name__, "bytes": memory.size, "origin": memory.origin},
         "identity": found.hex(),
         "tools": tools,

@@ -16,6 +16,7 @@ CLOCK_HZ = 50_000_000
 BRIDGE = "uart"
 BAUD = 3_000_000  # the FT231X's most
 MEMORY, RATE = MT48LC16M16, "1:2"
+IN_PHASE = ("clkout0", "clkout1")  # outputs of the PLL, the system's and the SDRAM's, between which data passes
 
 
 def platform():
