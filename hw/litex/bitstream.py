@@ -137,12 +137,12 @@ def end(process):
 
 
 def goes_round(log):
-    """Whether nextpnr's router has made ROUNDS rounds without any change of what is left. It has no bound of its own,
-    and what hinders it may be a single wire that two nets need."""
+    """Whether nextpnr's router has made ROUNDS rounds without any change of what is left: wires that several nets want,
+    or late ones. It has no bound of its own, and a single wire may hinder it."""
     with open(log, "rb") as file:
         file.seek(max(0, log.stat().st_size - LOG_TAIL))
-        left = re.findall(rb"iter=\d+ wires=\d+ overused=(\d+)", file.read())[-ROUNDS:]
-    return len(left) == ROUNDS and len(set(left)) == 1 and int(left[0]) > 0
+        left = re.findall(rb"iter=\d+ wires=\d+ overused=(\d+) overuse=\d+ tmgfail=(\d+)", file.read())[-ROUNDS:]
+    return len(left) == ROUNDS and len(set(left)) == 1 and any(int(count) for count in left[0])
 
 
 def routing(folder, device, options, seed):

@@ -809,7 +809,8 @@ module tsr_rows #(
         Scan: if (reduced) state_q <= Idle;
         Gather: if (gathered && group_ends) state_q <= Walk;
         Walk: if (map_done) state_q <= Idle;
-              else if (walked_all_q) state_q <= Drain;
+              // Refused reads of results may come behind the lanes' last byte.
+              else if (walked_all_q && fetched_all_q) state_q <= Drain;
         Drain: if (drained) state_q <= Capture;
         Capture: if (captured_all) state_q <= last_group_q && !both ? Finish : Gather;
         Finish: if (reduced) state_q <= Idle;

@@ -120,8 +120,9 @@ def test_too_many_blocks_are_told():
 def test_a_router_that_goes_round_is_found(tmp_path):
     log = tmp_path / "nextpnr_1.log"
 
-    def found(counts):
-        rounds = [f"Info:     iter={n} wires=900 overused={left} overuse={left}\n" for n, left in enumerate(counts)]
+    def found(counts, late=0):
+        form = "Info:     iter={} wires=900 overused={} overuse={} tmgfail={} archfail=NA\n"
+        rounds = [form.format(n, left, left, late) for n, left in enumerate(counts)]
         log.write_text("Info: Running router2...\n" + "".join(rounds))
         return bitstream.goes_round(log)
 
@@ -130,4 +131,6 @@ def test_a_router_that_goes_round_is_found(tmp_path):
     assert not found([90, 7] + [1] * (always - 1))
     assert not found([2, 1] * always)
     assert not found([1] * always + [0])
+    assert found([0] * always, late=38)
+    assert not found([0] * always)
     assert not found([])
