@@ -289,11 +289,11 @@ def test_an_expression_takes_one_place(entry, refusing, tmp_path):
 def definitions(pattern, folder):
     """Operator -> the files of a folder that define it by one of the calls that the pattern names."""
     found = {}
-    for path in sorted((ROOT / folder).glob("*.*")):
+    for path in sorted((ROOT / folder).rglob("*.*")):
         if path.suffix not in (".h", ".cc") or path.stem.endswith("_test"):
             continue
         for name in re.findall(rf'\b(?:{pattern})\(\s*(?:\w+,\s*)?"(\w+)"', path.read_text()):
-            found.setdefault(name, set()).add(f"{folder}/{path.name}")
+            found.setdefault(name, set()).add(path.relative_to(ROOT).as_posix())
     return found
 
 
