@@ -133,8 +133,9 @@ def test_attention_rounds_scores_as_the_softmax_reads_them():
     assert (result == attention.meaning(*arrays)).all()
     stats = session.stats()
     vector_unit = sum(layer["alu_cycles"] for layer in stats["layers"])
-    assert stats["cycles"] <= 1.05 * vector_unit
-    assert vector_unit <= 80 * 1405 + 28 * 1320 + 4 * 320 * 2  # groups of 16 rows, last results of bands, results
+    results = 4 * 320 * 2  # of int32 to int8, an entry a cycle; all else of the vector unit is rows
+    assert stats["cycles"] <= 1.05 * (vector_unit - results)
+    assert vector_unit - results <= 80 * 1405 + 28 * 1320  # groups of 16 rows, last results of bands
 
 
 def test_tuning_finds_the_fastest_point():
