@@ -31,7 +31,7 @@ BITSTREAMS = make.ROOT / "build" / "bitstream"
 LEAST_MHZ = 50
 BIN = pathlib.Path(sys.prefix) / "bin"
 HOURS = 12  # bound on nextpnr's processor time
-ROUNDS = 200  # of the router with the same number of wires that several nets want: it does not end then
+ROUNDS = 100  # of the router; when so many win nothing over as many before, it does not end
 CROWDED = 0.5  # share of the part's block RAMs or multipliers beyond which they are assigned together
 LOG_TAIL = 1 << 16  # bytes
 KINDS = ("TRELLIS_COMB", "TRELLIS_FF", "TRELLIS_RAMW", "MULT18X18D", "DP16KD", "EHXPLLL", "TRELLIS_IO")
@@ -137,12 +137,14 @@ def end(process):
 
 
 def goes_round(log):
-    """Whether nextpnr's router has made ROUNDS rounds without any change of what is left: wires that several nets want,
-    or late ones. It has no bound of its own, and a single wire may hinder it."""
+    """Whether the last ROUNDS rounds of nextpnr's router have never left less than the ROUNDS before them: wires that
+    several nets want, and late ones. It has no bound of its own, a single wire may hinder it, and late ones may come
+    and go in turn."""
     with open(log, "rb") as file:
         file.seek(max(0, log.stat().st_size - LOG_TAIL))
-        left = re.findall(rb"iter=\d+ wires=\d+ overused=(\d+) overuse=\d+ tmgfail=(\d+)", file.read())[-ROUNDS:]
-    return len(left) == ROUNDS and len(set(left)) == 1 and any(int(count) for count in left[0])
+        found = re.findall(rb"iter=\d+ wires=\d+ overused=(\d+) overuse=\d+ tmgfail=(\d+)", file.read())
+    left = [int(overused) + int(late) for overused, late in found[-2 * ROUNDS :]]
+    return len(left) == 2 * ROUNDS and 0 < min(left[:ROUNDS]) <= min(left[ROUNDS:])
 
 
 def routing(folder, device, options, seed):

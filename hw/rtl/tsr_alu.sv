@@ -232,14 +232,14 @@ module tsr_alu #(
   assign enable = !(acc_we_o && !acc_wgnt_i);
   assign enable_data = acc_wgnt_i || !(rows_acc_we || (write_again && write_space == SpaceAcc));
 
-  // Completions.
+  // Completions. Nothing is under way where an instruction is dropped or rows end, so the write decides whose they are.
   assign prep_drop = prep_drops && !running && empty;
   assign busy_o = prep_valid || running || !empty;
   assign complete_o = (retire && write_last) || prep_drop || rows_done;
-  assign complete_signal_o = prep_drop || rows_done ? (prep_fence || rows_done) && prep.signal : write_signal;
+  assign complete_signal_o = write ? write_signal : (prep_fence || rows_done) && prep.signal;
   assign complete_fault_o = prep_drop && !prep_fence;
   assign complete_code_o = complete_fault_o ? 3'(tsr_isa_pkg::FaultScratchpadRange) : 3'(tsr_isa_pkg::FaultNone);
-  assign complete_pc_o = prep_drop || rows_done ? prep.pc : write_pc;
+  assign complete_pc_o = write ? write_pc : prep.pc;
   assign issue_o = issue || rows_issue;
   assign stall_mem_o = 1'b0;
   assign stall_port_o = !enable || stall;

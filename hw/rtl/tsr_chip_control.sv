@@ -4,7 +4,7 @@
 // cores in the same cycle. Enters also what the cores say of themselves; leaves when all are at rest, and the interrupt,
 // which is theirs in an OR.
 //
-// Latency: a write to a core is answered three cycles after address and data have both come, a read six cycles after its
+// Latency: a write to a core is answered three cycles after address and data have both come, a read seven cycles after its
 // address; two cycles for the chip's page. Throughput: one write and one read at a time. A core's interface takes an
 // access in the first cycle in which it can, and answers into hands that are always open. Every output to a core depends
 // on state only. Reset: synchronous, active low. Legal: Cores 1 to 16. Timing: one choice among registers.

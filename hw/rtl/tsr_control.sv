@@ -3,8 +3,8 @@
 // registers, the fault record, capabilities, and the read side of the counters. A write that stands between a start and
 // its end takes effect at once; software leaves the registers of a running program alone.
 //
-// Latency: a write is answered in the cycle after address and data have both come, a read three cycles after its address:
-// the counters answer in between. Throughput: one write in two cycles, one read in four. ap_start is accepted as soon as
+// Latency: a write is answered in the cycle after address and data have both come, a read four cycles after its address:
+// the counters answer in between. Throughput: one write in two cycles, one read in five. ap_start is accepted as soon as
 // the machine is idle; ap_ready comes with ap_done. Reset: synchronous, active low; for sixteen cycles after it the base
 // registers are cleared and no access is taken. Timing: one choice among the registers between two registers.
 module tsr_control #(
@@ -70,7 +70,7 @@ module tsr_control #(
   output logic [63:0]   window_last_o,
   output logic          counter_read_o,       // one cycle: this counter is wanted
   output logic [5:0]    counter_select_o,
-  input  logic [63:0]   counter_value_i       // from the next cycle on
+  input  logic [63:0]   counter_value_i       // from the cycle after the next one on
 );
 
   // Registers are where addresses have these bits.
@@ -96,17 +96,19 @@ module tsr_control #(
   assign s_bresp_o = 2'b00;
   assign waddr = {s_awaddr_i[11:2], 2'b00};
 
-  // Read channel. A read passes three cycles: its address, the counters' answer, the choice.
-  logic rvalid_q, address_q, answer_q, read;
+  // Read channel. A read passes four cycles: its address; the counters' first step; one choice among the registers here;
+  // and another between that, the counters and the base registers.
+  logic rvalid_q, address_q, choice_q, answer_q, read;
+  logic is_base_q, is_counter_q;
   logic [31:0] rdata_q, rdata;
   logic [11:0] raddr;
   logic [9:0] raddr_q;
-  assign s_arready_o = !address_q && !answer_q && !rvalid_q && base_ready;
+  assign s_arready_o = !address_q && !choice_q && !answer_q && !rvalid_q && base_ready;
   assign s_rvalid_o = rvalid_q;
   assign s_rdata_o = rdata_q;
   assign s_rresp_o = 2'b00;
   assign raddr = {raddr_q, 2'b00};
-  assign read = answer_q;
+  assign read = choice_q;
   assign counter_read_o = address_q;
   assign counter_select_o = raddr[8:3];
 
@@ -167,8 +169,6 @@ module tsr_control #(
           if (RasterPairs != 0 && raddr == tsr_isa_pkg::RegConfigRasterPairs) rdata = 32'(RasterPairs);
           if (Cores > 1 && raddr == tsr_isa_pkg::RegConfigCores) rdata = 32'(Cores);
           if (MemoryAxiBytes != 0 && raddr == tsr_isa_pkg::RegConfigMemoryAxiBytes) rdata = 32'(MemoryAxiBytes);
-          if (raddr >= tsr_isa_pkg::RegBase && raddr < LastBase) rdata = raddr[2] ? base[63:32] : base[31:0];
-          if (raddr[11:9] == tsr_isa_pkg::RegCycles[11:9]) rdata = raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
         end
       endcase
     end
@@ -201,7 +201,15 @@ module tsr_control #(
 
   always_ff @(posedge clk_i) begin
     if (s_arready_o) raddr_q <= s_araddr_i[11:2];
-    if (read && !read_held) rdata_q <= rdata;
+    if (read) begin
+      rdata_q <= rdata;
+      is_base_q <= raddr >= tsr_isa_pkg::RegBase && raddr < LastBase;
+      is_counter_q <= raddr[11:9] == tsr_isa_pkg::RegCycles[11:9];
+    end
+    if (answer_q && !read_held) begin
+      if (is_base_q) rdata_q <= raddr[2] ? base[63:32] : base[31:0];
+      if (is_counter_q) rdata_q <= raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
+    end
   end
 
   always_ff @(posedge clk_i) begin
@@ -217,18 +225,18 @@ module tsr_control #(
       bvalid_q <= 1'b0;
       rvalid_q <= 1'b0;
       address_q <= 1'b0;
+      choice_q <= 1'b0;
       answer_q <= 1'b0;
     end else begin
       if (bvalid_q && s_bready_i) bvalid_q <= 1'b0;
       if (rvalid_q && s_rready_i) rvalid_q <= 1'b0;
       address_q <= s_arvalid_i && s_arready_o;
-      answer_q <= address_q || read_held;
-      if (read && !read_held) begin
-        rvalid_q <= 1'b1;
-        if (raddr == tsr_isa_pkg::RegApCtrl) begin
-          done_q <= 1'b0;
-          ready_q <= 1'b0;
-        end
+      choice_q <= address_q;
+      answer_q <= choice_q || read_held;
+      if (answer_q && !read_held) rvalid_q <= 1'b1;
+      if (read && raddr == tsr_isa_pkg::RegApCtrl) begin
+        done_q <= 1'b0;
+        ready_q <= 1'b0;
       end
       if (write) begin
         bvalid_q <= 1'b1;

@@ -9,8 +9,8 @@
 // the visit adds one. So a counter must be visited once in 64 cycles; the walk takes 48, and a read takes one of its
 // cycles. In the first walk the memory's words are of an older program and read as 0.
 //
-// Latency: an event counts from the next cycle on, bytes one or two later; value_o follows read_i by a cycle. Reset:
-// synchronous, active low; it also begins a program. Legal: read_i in one of four cycles at most. Timing: a word of the
+// Latency: an event counts from the next cycle on, bytes one or two later; value_o follows read_i by two cycles. Reset:
+// synchronous, active low; it also begins a program. Legal: read_i in one of five cycles at most. Timing: a word of the
 // LUT RAM and a carry of 15 bits; the sums of a read stand behind value_o's register.
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
@@ -75,7 +75,8 @@ module tsr_counters (
   logic fresh, passed;  // of a read: the walk has not come there yet; a multiple of 64 has passed since the last visit
   logic [6:0] low;
   logic bit_q;  // bit 6 of the walk's counter, as it was when the walk came to it
-  logic more, changes, asked_q;  // the walk's counter grows, its word changes; there was a read
+  logic more, changes;  // the walk's counter grows, its word changes
+  logic [1:0] asked_q;  // there was a read one cycle ago, two ago
   assign number = read_i ? select_i : walk_next;  // the walk reads one counter ahead
   assign walk_next = walk_q == Last ? '0 : walk_q + 6'd1;
 
@@ -178,12 +179,14 @@ module tsr_counters (
     end
   end
 
-  // A read keeps the value and which of its parts grow; the sums are made behind the register.
+  // A read keeps the value and whether it grows, then which of its parts do; the sums are made behind that register.
   logic [63:0] value_q;
+  logic passed_q;
   logic [3:0] growth_q;
   always_ff @(posedge clk_i) begin
+    if (!tsr_isa_pkg::Simulated || asked_q[0]) growth_q <= growth(value_q[49:6], passed_q, 1'b0);
     if (read_i) begin
-      growth_q <= growth(word[43:0], select_i != 6'd2 && select_i != 6'd3 && passed, fresh);
+      passed_q <= select_i != 6'd2 && select_i != 6'd3 && passed;
       case (select_i)
         6'd2: value_q <= read_q;
         6'd3: value_q <= written_q;
@@ -191,14 +194,14 @@ module tsr_counters (
       endcase
     end
   end
-  always_ff @(posedge clk_i) asked_q <= read_i;
+  always_ff @(posedge clk_i) asked_q <= {asked_q[0], read_i};
   always_comb begin
     if (!tsr_isa_pkg::Simulated) value_o = 'x;
-    if (!tsr_isa_pkg::Simulated || asked_q) value_o = {grown(value_q[63:6], growth_q), value_q[5:0]};
+    if (!tsr_isa_pkg::Simulated || asked_q[1]) value_o = {grown(value_q[63:6], growth_q), value_q[5:0]};
   end
 
   logic unused;
-  assign unused = asked_q;
+  assign unused = &{1'b0, asked_q};
 
 endmodule
 /* verilator lint_on LATCH */

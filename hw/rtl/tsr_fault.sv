@@ -55,7 +55,7 @@ module tsr_fault #(
   output logic [31:0]  pc_o
 );
 
-  localparam int unsigned IdleBits = $clog2(IdleCycles + 1);
+  localparam int unsigned IdleBits = IdleCycles > 1 ? $clog2(IdleCycles) : 1;
 
   typedef struct packed { logic [3:0][31:0] engine; } numbers_t;
   typedef struct packed { logic [3:0][2:0] engine; } codes_t;
@@ -68,20 +68,23 @@ module tsr_fault #(
   logic fault_q, stuck, changed_q;  // changed: the record is new in this cycle
   logic [2:0] code_q, unit_q;
   logic [31:0] pc_q;
-  logic [3:0] cause_q, known_q, head_older_q, late_q, older;  // known: a head has been compared with the record
+  logic [3:0] cause_q, known_q, head_older_q, older;  // known: a head has been compared with the record
+  logic [3:0] signal_q, older_q, late;                // behind a fault: completions of the cycle before that count
   logic [1:0] turn_q;                                         // the head that is taken in this cycle
   logic taken_q;                                              // one was taken in the cycle before: its engine and number
   logic [1:0] taken_engine_q;
   logic [31:0] taken_pc_q;
-  logic [IdleBits-1:0] idle_q;
+  logic [IdleBits-1:0] before_q;  // cycles without a move until the one before last
+  logic moved_q, dispatched_q;    // in the cycle before something moved; FETCH did, which is known late in a cycle
 
+  assign late = signal_q & older_q;
   always_comb begin
     older = '0;
     for (int unsigned e = 0; e < 4; e++) begin
       if (!tsr_isa_pkg::Simulated || (fault_q && complete_i[e])) older[e] = engine_pc.engine[e] < pc_q;
       start_o[e] = run_i && head_valid_i[e] && head_holds_i[e] && cause_q == '0 &&
           (!fault_q || (known_q[e] && head_older_q[e] && !changed_q));
-      counted_o[e] = late_q[e] || (signal_i[e] && !engine_fault_i[e] && !fault_q);
+      counted_o[e] = late[e] || (signal_i[e] && !engine_fault_i[e] && !fault_q);
     end
   end
 
@@ -89,9 +92,10 @@ module tsr_fault #(
   assign idle = !busy_i && cause_q == '0;
   assign finish_take_o = run_i && finish_i && finish_holds_i && head_valid_i == '0 && idle && !fault_q;
   assign stop_o = finish_take_o || (run_i && fault_q && !changed_q && (head_valid_i & (~known_q | head_older_q)) == '0 &&
-                                    idle_q != '0 && idle);
-  logic still;  // nothing has moved for so long
-  assign still = idle_q == IdleBits'(IdleCycles);
+                                    !moved && idle);
+  logic moved, still;  // in the cycle before; nothing has moved for so long
+  assign moved = moved_q || dispatched_q;
+  assign still = !moved && before_q == IdleBits'(IdleCycles - 1);
   assign stuck = still && (!Awaits || !awaiting_i || all_rest_i);
   assign rest_o = Awaits && still && awaiting_i;
 
@@ -149,13 +153,17 @@ module tsr_fault #(
       unit_q <= '0;
       pc_q <= '0;
       cause_q <= '0;
-      late_q <= '0;
+      signal_q <= '0;
+      older_q <= '0;
       turn_q <= '0;
       changed_q <= 1'b0;
-      idle_q <= '0;
+      before_q <= '0;
+      moved_q <= 1'b1;
+      dispatched_q <= 1'b0;
     end else if (run_i) begin
       changed_q <= 1'b0;
-      late_q <= fault_q ? signal_i & ~engine_fault_i & older : '0;
+      signal_q <= fault_q ? signal_i & ~engine_fault_i : '0;
+      older_q <= older;
       for (int unsigned e = 0; e < 4; e++) begin
         if (engine_fault_i[e]) cause_q[e] <= 1'b1;
         else if (cause_number == 2'(e)) cause_q[e] <= 1'b0;
@@ -176,8 +184,10 @@ module tsr_fault #(
         unit_q <= 3'(tsr_isa_pkg::UnitFetch);
         pc_q <= fetch_pc_i;
       end
-      if (!idle || late_q != '0 || moving_i || start_o != '0 || finish_take_o || !(fault_q || fetch_held_i)) idle_q <= '0;
-      else if (!still) idle_q <= idle_q + 1'b1;
+      moved_q <= !idle || late != '0 || start_o != '0 || finish_take_o || !(fault_q || fetch_held_i);
+      dispatched_q <= moving_i;
+      if (moved) before_q <= '0;
+      else if (!still) before_q <= before_q + 1'b1;
     end
   end
 

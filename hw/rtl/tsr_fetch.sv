@@ -83,8 +83,8 @@ module tsr_fetch #(
   // Requests.
   logic [31:0] request_q;  // number of the next word to request
   logic [RoomBits-1:0] room_q;
-  logic request, more_q, take;
-  assign request = run_i && more_q && room_q != '0;
+  logic request, more_q, any_room_q, take;
+  assign request = run_i && more_q && any_room_q;
   assign ar_valid_o = request;
   assign ar_addr_o = program_address_i + {26'd0, request_q, 6'd0};
   assign ar_len_o = 8'(WordBeats - 1);
@@ -106,7 +106,7 @@ module tsr_fetch #(
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) more_q <= end_q != '0;
-    else more_q <= (request && ar_ready_i ? request_q + 32'd1 : request_q) != end_q;
+    else if (request && ar_ready_i) more_q <= request_q + 32'd1 != end_q;
   end
   always_ff @(posedge clk_i) begin
     if (r_valid_i) begin
@@ -119,6 +119,7 @@ module tsr_fetch #(
     if (!rst_ni) begin
       request_q <= '0;
       room_q <= RoomBits'(WordsAhead);
+      any_room_q <= 1'b1;
       error_q <= '0;
       head_q <= '0;
       tail_q <= '0;
@@ -127,6 +128,7 @@ module tsr_fetch #(
     end else begin
       if (request && ar_ready_i) request_q <= request_q + 32'd1;
       room_q <= room_q - RoomBits'(request && ar_ready_i) + RoomBits'(take);
+      any_room_q <= take || room_q != RoomBits'(request && ar_ready_i);
       words_ready_q <= words_ready_q + RoomBits'(word_full) - RoomBits'(take);
       if (r_valid_i) begin
         beat_q <= word_full ? '0 : beat_q + 1'b1;

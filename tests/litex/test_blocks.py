@@ -126,11 +126,12 @@ def test_a_router_that_goes_round_is_found(tmp_path):
         log.write_text("Info: Running router2...\n" + "".join(rounds))
         return bitstream.goes_round(log)
 
-    always = bitstream.ROUNDS
-    assert found([90, 7] + [1] * always)
-    assert not found([90, 7] + [1] * (always - 1))
-    assert not found([2, 1] * always)
-    assert not found([1] * always + [0])
-    assert found([0] * always, late=38)
-    assert not found([0] * always)
+    rounds = bitstream.ROUNDS
+    assert found([90, 7] + [1] * 2 * rounds)
+    assert not found([1] * (2 * rounds - 1))
+    assert found([2, 1] * rounds)
+    assert found([0] * 2 * rounds, late=38)
+    assert not found([2] * rounds + [1] * rounds)
+    assert not found([1] * 2 * rounds + [0])
+    assert not found([0] * 2 * rounds)
     assert not found([])

@@ -83,9 +83,9 @@ MUTANTS = [
     ),
     (
         "tsr_control",
-        "if (read && !read_held) begin\n        rvalid_q",
-        "read && !read_held",
-        "read && !read_held || write",
+        "if (answer_q && !read_held) rvalid_q",
+        "answer_q && !read_held",
+        "answer_q && !read_held || write",
         "read data without a read",
     ),
     ("tsr_control", "if (write) begin\n        bvalid_q", "write", "write || read", "write response without a write"),
@@ -173,8 +173,8 @@ MUTANTS = [
     ),
     (
         "tsr_fetch",
-        "assign request = run_i && more_q && room_q != '0;",
-        "room_q != '0",
+        "assign request = run_i && more_q && any_room_q;",
+        "any_room_q",
         "1'b1",
         "a word read ahead without room",
     ),
