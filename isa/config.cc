@@ -161,13 +161,15 @@ void validate(const MachineConfig& config) {
     fail(where + "packed_weights = 1 needs block_in * block_out = " + std::to_string(config.wgt_entry_bytes()) +
          " to be at least 2 * axi_bytes = " + std::to_string(2 * config.axi_bytes));
   }
-  in_range("raster_pairs", config.raster_pairs, 0, 1);
+  in_range("raster_pairs", config.raster_pairs, 0, 2);
   if (config.raster_pairs != 0 && config.inp_entry_bytes() < config.axi_bytes) {
-    fail(where + "raster_pairs = 1 needs batch * block_in = " + std::to_string(config.inp_entry_bytes()) +
+    fail(where + "raster_pairs needs batch * block_in = " + std::to_string(config.inp_entry_bytes()) +
          " to be at least axi_bytes = " + std::to_string(config.axi_bytes) + "; leave it out");
   }
   if (config.raster_pairs != 0 && config.block_in < 8)
-    fail(where + "raster_pairs = 1 needs block_in to be at least 8; leave it out");
+    fail(where + "raster_pairs needs block_in to be at least 8; leave it out");
+  if (config.raster_pairs > 1 && config.inp_depth() < 4)
+    fail(where + "raster_pairs = 2 needs INP to hold at least four entries; set it to 1");
   in_range("cores", config.cores, 1, kMostCores);
   if (config.memory_axi_bytes != 0) {
     if (config.cores == 1) fail(where + "memory_axi_bytes is for machines of several cores; leave it out");

@@ -111,8 +111,8 @@ std::span<const ShippedConfig> shipped_configs();
 /// BATCH 1..64; BLOCK_IN, BLOCK_OUT powers of two, 4..128; memories hold a whole number of entries, at least one, at
 /// most 2^14 (PARAM: 2^10) and at most 2^22 bytes; table_count 1..16; axi_bytes a power of two, 4..64; queues and
 /// bursts 1..256; memory_parity 0..1; packed_weights 0..1, and 1 only where a WGT entry holds at least two beats;
-/// raster_pairs 0..1, and 1 only where an INP entry holds at least a beat and block_in is at least 8; cores 1..16;
-/// memory_axi_bytes 0, or with several cores a power of two, axi_bytes..128.
+/// raster_pairs 0..2: 1 where an INP entry holds a beat and block_in is at least 8, 2 where INP has 4 such;
+/// cores 1..16; memory_axi_bytes 0, or with several cores a power of two, axi_bytes..128.
 void validate(const MachineConfig& config);
 
 /// Parses TOML text; `source` names it in errors. What may be missing: second_lanes (a quarter of batch * block_out, at

@@ -2,6 +2,8 @@
 // The rule, loop by loop, in the words of hw/rtl/tsr_window_form.sv.
 #include "isa/raster.h"
 
+#include <cstdlib>
+
 #include "isa/count.h"
 #include "isa/generated/timing.h"
 
@@ -22,9 +24,15 @@ uint32_t walk(const Gemm& gemm, int loop, uint32_t taps, int distance) {
   return gemm.inp_stride[k] == 2 * distance ? 2 : 0;
 }
 
+/// Whether the vectors of two rows stand in four memories, wherever the raster's windows need them.
+bool rows_apart(const Gemm& gemm) {
+  return gemm.inp_addr % 2 == 1 && gemm.inp_stride[0] % 2 == 0 && gemm.inp_stride[1] % 2 == 0 &&
+         std::abs(gemm.inp_stride[4] % 4) == 2;
+}
+
 }  // namespace
 
-std::optional<Raster> raster_of(const Gemm& gemm, bool pairs) {
+std::optional<Raster> raster_of(const Gemm& gemm, int pairs) {
   if (gemm.mode != GemmMode::kDepthwise || gemm.reduce < 1 || gemm.reduce > 2) return {};
   const uint32_t tap_cols = gemm.extent[5], tap_rows = gemm.reduce == 2 ? gemm.extent[4] : 1;
   const int column = gemm.inp_stride[5], row = gemm.reduce == 2 ? gemm.inp_stride[4] : 0;
@@ -51,13 +59,16 @@ std::optional<Raster> raster_of(const Gemm& gemm, bool pairs) {
   }
   raster.cols = (raster.results_x - 1) * raster.stride_x + tap_cols;
   raster.rows = (raster.results_y - 1) * raster.stride_y + tap_rows;
-  if (raster.cols > kMostVectors || raster.rows > kMostVectors) return {};
+  raster.pairs = pairs != 0 && tap_cols == kPairTaps && column == 1;
+  raster.row_pairs = pairs == 2 && raster.pairs && tap_rows == kMostTapRows && raster.stride_x == 2 &&
+                     raster.stride_y == 2 && rows_apart(gemm);
+  const uint32_t walked = raster.row_pairs ? raster.results_y + 1 : raster.rows;
+  if (raster.cols > kMostVectors || walked > kMostVectors) return {};
   if (tap_rows > 1 && (raster.cols < 2 || raster.cols > kLineDepth)) return {};
-  raster.pairs = pairs && tap_cols == kPairTaps && column == 1;
   return raster;
 }
 
-int64_t gemm_steps(const Gemm& gemm, bool pairs) {
+int64_t gemm_steps(const Gemm& gemm, int pairs) {
   const std::optional<Raster> raster = raster_of(gemm, pairs);
   int64_t steps = raster ? static_cast<int64_t>(raster->steps()) : 1;
   const int loops = raster ? raster->outer_loops : kLoops;

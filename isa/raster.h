@@ -19,35 +19,40 @@ struct Raster {
   int outer_loops = 0;                    // loops around the raster
   int x_loop = -1, y_loop = -1;           // which loop walks columns, rows; -1: none
 
-  bool pairs = false;  // two vectors of a row enter at once wherever that saves a step
+  bool pairs = false;      // two vectors of a row enter at once wherever that saves a step
+  bool row_pairs = false;  // and with them those of the row above, behind the first row
 
   uint32_t tap_rows() const { return rows - (results_y - 1) * stride_y; }
   uint32_t tap_cols() const { return cols - (results_x - 1) * stride_x; }
-  /// Steps of each of the first tap_rows() - 1 rows, in which nothing is complete, and of each row behind them.
+  /// Rows that are walked in front of the first results, and from one row of results to the next.
+  uint32_t early_rows() const { return row_pairs ? 1 : tap_rows() - 1; }
+  uint32_t rows_apart() const { return row_pairs ? 1 : stride_y; }
+  /// Steps of each of the first early_rows(), in which nothing is complete, and of each row behind them.
   uint32_t early_steps() const { return pairs && stride_x == 1 ? (cols + 1) / 2 : row_steps(); }
   uint32_t row_steps() const { return pairs ? results_x + 1 : cols; }
   uint64_t steps() const {
-    return uint64_t{tap_rows() - 1} * early_steps() + uint64_t{rows - tap_rows() + 1} * row_steps();
+    const uint32_t late_rows = (results_y - 1) * rows_apart() + 1;
+    return uint64_t{early_rows()} * early_steps() + uint64_t{late_rows} * row_steps();
   }
   /// Steps of a row in front of its first result, and from one of its results to the next.
   uint32_t steps_before() const { return pairs ? 1 : tap_cols() - 1; }
   uint32_t steps_apart() const { return pairs ? 1 : stride_x; }
   /// Whether the step, counted from 0 over all of the instruction, makes a result.
   bool result_in(uint64_t step) const {
-    const uint64_t early = uint64_t{tap_rows() - 1} * early_steps();
+    const uint64_t early = uint64_t{early_rows()} * early_steps();
     step %= steps();
     if (step < early) return false;
     const auto row = static_cast<uint32_t>((step - early) / row_steps());
     const auto column = static_cast<uint32_t>((step - early) % row_steps());
-    return column >= steps_before() && row % stride_y == 0 && (column - steps_before()) % steps_apart() == 0;
+    return column >= steps_before() && row % rows_apart() == 0 && (column - steps_before()) % steps_apart() == 0;
   }
 };
 
 /// Nothing when the nest is dense or has no raster form. `pairs`: the machine's `raster_pairs`.
-std::optional<Raster> raster_of(const Gemm& gemm, bool pairs);
+std::optional<Raster> raster_of(const Gemm& gemm, int pairs);
 
 /// Cycles in which the engine works on the instruction when nothing holds it up: steps of the raster, else one for each
 /// iteration.
-int64_t gemm_steps(const Gemm& gemm, bool pairs);
+int64_t gemm_steps(const Gemm& gemm, int pairs);
 
 }  // namespace tessera::isa

@@ -75,13 +75,13 @@ TEST(Duration, DepthwiseRastersCountInputVectors) {
   g.mode = isa::GemmMode::kDepthwise;
   g.inp_stride = {0, 1, 22, 2, 22, 2};  // rows of 11 pixels of two blocks
   g.wgt_stride = {0, 1, 0, 0, 0, 0};
-  EXPECT_EQ(isa::gemm_steps(g, false), 2 * 9 * 11);
+  EXPECT_EQ(isa::gemm_steps(g, 0), 2 * 9 * 11);
   g.inp_stride = {0, 1, 76, 4, 38, 2};  // stride 2: 15 rows of 19
-  EXPECT_EQ(isa::gemm_steps(g, false), 2 * 15 * 19);
+  EXPECT_EQ(isa::gemm_steps(g, 0), 2 * 15 * 19);
   g.inp_stride = {0, 1, 22, 6, 22, 2};  // stride 3 along a row: rows are no raster, taps are
-  EXPECT_EQ(isa::gemm_steps(g, false), 2 * 7 * 9 * 9);
+  EXPECT_EQ(isa::gemm_steps(g, 0), 2 * 7 * 9 * 9);
   g.wgt_stride[3] = 1;  // the weight moves with the column
-  EXPECT_EQ(isa::gemm_steps(g, false), 2 * 7 * 9 * 9);
+  EXPECT_EQ(isa::gemm_steps(g, 0), 2 * 7 * 9 * 9);
 }
 
 TEST(Duration, DepthwiseRastersTakeVectorsInPairs) {
@@ -89,11 +89,30 @@ TEST(Duration, DepthwiseRastersTakeVectorsInPairs) {
   g.mode = isa::GemmMode::kDepthwise;
   g.inp_stride = {0, 99, 11, 1, 11, 1};  // each block in rows of 11 pixels
   g.wgt_stride = {0, 1, 0, 0, 0, 0};
-  EXPECT_EQ(isa::gemm_steps(g, true), 2 * (2 * 6 + 7 * 10));
+  EXPECT_EQ(isa::gemm_steps(g, 1), 2 * (2 * 6 + 7 * 10));
   g.inp_stride = {0, 285, 38, 2, 19, 1};  // stride 2: 15 rows of 19
-  EXPECT_EQ(isa::gemm_steps(g, true), 2 * 15 * 10);
+  EXPECT_EQ(isa::gemm_steps(g, 1), 2 * 15 * 10);
   g.inp_stride = {0, 1, 22, 2, 22, 2};  // two blocks in a pixel: neighbours do not stand side by side
-  EXPECT_EQ(isa::gemm_steps(g, true), 2 * 9 * 11);
+  EXPECT_EQ(isa::gemm_steps(g, 1), 2 * 9 * 11);
+}
+
+TEST(Duration, DepthwiseRastersTakeTwoRowsAtOnce) {
+  isa::Gemm g = gemm({1, 2, 7, 9, 3, 3}, 2);  // two blocks, 7 rows, 9 columns, 3x3, stride 2
+  g.mode = isa::GemmMode::kDepthwise;
+  g.inp_addr = 5;
+  g.inp_stride = {0, 330, 44, 2, 22, 1};
+  g.wgt_stride = {0, 1, 0, 0, 0, 0};
+  EXPECT_EQ(isa::gemm_steps(g, 2), 2 * 8 * 10);
+  EXPECT_EQ(isa::gemm_steps(g, 1), 2 * 15 * 10);
+  isa::Gemm other = g;
+  other.inp_addr = 4;
+  EXPECT_EQ(isa::gemm_steps(other, 2), 2 * 15 * 10);
+  other = g;
+  other.inp_stride[1] = 331;  // the second block begins at an even entry
+  EXPECT_EQ(isa::gemm_steps(other, 2), 2 * 15 * 10);
+  other = g;
+  other.inp_stride = {0, 330, 48, 2, 24, 1};  // rows stand in the same memories
+  EXPECT_EQ(isa::gemm_steps(other, 2), 2 * 15 * 10);
 }
 
 TEST(Duration, RunsThatContinueEachOtherJoin) {

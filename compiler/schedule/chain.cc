@@ -181,9 +181,13 @@ Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const
     const auto width = [](const Nest& next, int64_t columns) {
       return input_span(0, columns, 0, next.extent[Dim::kKw], next.stride_w, next.dilation_w, 0).count;
     };
+    // Of all blocks, side by side or in the parts that a step takes.
+    const auto row_of = [&](const Nest& next, int64_t columns) {
+      const int64_t cols = width(next, columns), middle = middle_blocks(nests);
+      return next.row_pairs ? planar_strides(next, cols, blocks).row * ceil_div(middle, blocks) : cols * middle;
+    };
     const bool last = s + 1 == nests.size();
-    layout.kept.push_back(last ? 0
-                               : rows.most_kept[s] * width(*nests[s + 1], cols.most_out[s + 1]) * middle_blocks(nests));
+    layout.kept.push_back(last ? 0 : rows.most_kept[s] * row_of(*nests[s + 1], cols.most_out[s + 1]));
   }
   return layout;
 }

@@ -27,14 +27,14 @@ std::array<int64_t, 4> TileView::result_strides() const {
 }
 
 std::array<int64_t, 4> TileView::input_strides() const {
-  const int64_t row = cols.count * input_blocks;
+  const int64_t row = row_stride();
   const Access& in = nest.input;
   return {in.broadcast_n ? 0 : rows.count * row, in.broadcast_h ? 0 : rows.stride * row,
           in.broadcast_w ? 0 : cols.stride * column_stride(), in.broadcast_c ? 0 : block_stride()};
 }
 
 std::array<NestLoop, 2> TileView::window() const {
-  return {{{count[Dim::kKh], {rows.dilation * cols.count * input_blocks, 0, 0, 0}},
+  return {{{count[Dim::kKh], {rows.dilation * row_stride(), 0, 0, 0}},
            {count[Dim::kKw], {cols.dilation * column_stride(), 0, 0, 0}}}};
 }
 
@@ -162,7 +162,7 @@ class Depthwise : public Intrinsic {
   void accumulate(const TileView& tile, TileCode& code) const override {
     const Extents& c = tile.count;
     const Nest& n = tile.nest;
-    const int64_t column = tile.column_stride(), row = tile.cols.count * tile.input_blocks;
+    const int64_t column = tile.column_stride(), row = tile.row_stride();
     const int64_t results = c[Dim::kG] * c[Dim::kOc];
     bool accumulate = tile.accumulate;
     int64_t pass = 0;

@@ -64,9 +64,12 @@ struct TileView {
   isa::AluSpace input_space;          // where the vector unit finds the input
   isa::ReduceOp reduce;               // of a reduction: sum or maximum
 
-  /// Entries of the input's slot from one column to the next, and from one block to the next.
+  /// Entries of the input's slot from one column to the next, from one block to the next and from one row to the next.
   int64_t column_stride() const { return planar ? 1 : input_blocks; }
-  int64_t block_stride() const { return planar ? cols.count : 1; }
+  int64_t block_stride() const { return planar ? planar_strides(nest, cols.count, input_blocks).block : 1; }
+  int64_t row_stride() const {
+    return planar ? planar_strides(nest, cols.count, input_blocks).row : cols.count * input_blocks;
+  }
   /// Entries of the result, and from one to the next in n, oh, ow, block.
   int64_t results() const;
   std::array<int64_t, 4> result_strides() const;

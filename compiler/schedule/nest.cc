@@ -111,8 +111,15 @@ ColumnChannel column_channel(const Nest& nest, int64_t channel) {
   return {block % columns, block / columns * lanes + channel % lanes};
 }
 
+PlanarStrides planar_strides(const Nest& nest, int64_t cols, int64_t blocks) {
+  if (!nest.row_pairs) return {cols * blocks, cols};
+  const int64_t block = cols + cols % 2, row = block * blocks;
+  return {row % 4 == 0 ? row + 2 : row, block};
+}
+
 int64_t raster_steps(const Nest& nest, int64_t rows, int64_t row_tiles, int64_t cols, int64_t col_tiles) {
   if (!nest.pairs || nest.tap_w != isa::timing::gemm::kPairColumns) return rows * cols;
+  if (nest.row_pairs) return (rows + row_tiles) / 2 * (cols + col_tiles) / 2;
   if (nest.stride_w == 2) return rows * (cols + col_tiles) / 2;
   const int64_t early = std::min(rows, row_tiles * (nest.tap_h - 1));
   return early * (cols + col_tiles) / 2 + (rows - early) * (cols - col_tiles);
@@ -132,6 +139,10 @@ Footprint footprint(const Nest& nest, const Intrinsic& intrinsic, const Extents&
       input_span(0, nest.input.broadcast_w ? 1 : tile[Dim::kOw], 0, tile[Dim::kKw], nest.stride_w, nest.dilation_w, 0);
   const int64_t pixels = n * tile[Dim::kOh] * tile[Dim::kOw];
   result.input = (nest.input.broadcast_n ? 1 : n) * rows.count * cols.count * (nest.input.broadcast_c ? 1 : g * ic);
+  if (nest.row_pairs) {  // an odd entry in front, and an even number of entries in all
+    const int64_t entries = n * rows.count * planar_strides(nest, cols.count, g * ic).row + 1;
+    result.input = entries + entries % 2;
+  }
   const int64_t results = pixels * g * oc;
   const Demand demand = intrinsic.demand(nest, tile);
   result.weights = demand.weights;

@@ -129,6 +129,7 @@ struct Nest {
   bool packed = false;           // constant weights lie in DRAM in 4 bits (isa/semantics.md), which LOAD unpacks
   int64_t tap_h = 1, tap_w = 1;  // depthwise: taps of one instruction
   bool pairs = false;            // depthwise: vectors enter in pairs where the window has three columns
+  bool row_pairs = false;        // and those of two rows with them; the vector unit writes the input so that they may
   bool raw = false;              // int32 output from ACC
   bool convert = false;          // bias and scale from PARAM
   bool per_channel = false;      // they differ between channels
@@ -198,6 +199,14 @@ struct ColumnChannel {
   int64_t column = 0, channel = 0;
 };
 ColumnChannel column_channel(const Nest& nest, int64_t channel);
+
+/// Entries of INP from one row of the input to the next and from one block to the next, where the columns of a block
+/// stand side by side. With `row_pairs` a slot begins at an odd entry, and the vectors of two columns and two rows
+/// stand in four memories (isa/raster.h).
+struct PlanarStrides {
+  int64_t row = 0, block = 0;
+};
+PlanarStrides planar_strides(const Nest& nest, int64_t cols, int64_t blocks);
 
 /// Steps of the matrix engine over so many rows and columns of a depthwise nest's input, of all of its tiles, in raster
 /// form: one a position, or fewer where vectors enter in pairs.

@@ -84,6 +84,7 @@ void nest_fields(IO& io, auto& n) {
   io.field("packed", n.packed);
   io.pack("taps", {1, 1}, n.tap_h, n.tap_w);
   io.field("pairs", n.pairs);
+  io.field("row_pairs", n.row_pairs);
   io.field("raw", n.raw);
   io.field("convert", n.convert);
   io.field("per_channel", n.per_channel);

@@ -384,6 +384,14 @@ class NestSearch {
   Best best_;
 };
 
+/// Whether a kept row costs more than one that is computed twice. A product of one step a result leaves the vector unit
+/// as much to do as the matrix engine, and windows that take a result in each cycle leave it no time for two moves.
+bool moves_cost_more(const std::vector<const Nest*>& nests) {
+  const Nest& first = *nests.front();
+  const int64_t steps = first.extent[Dim::kIc] * first.extent[Dim::kKh] * first.extent[Dim::kKw];
+  return nests.size() > 1 && first.computation == Computation::kDense && steps == 1 && nests[1]->row_pairs;
+}
+
 class Exhaustive : public Searcher {
  public:
   std::vector<Ranked<Schedule>> schedules(const Subject& subject, const Machine& machine, CostModel& model,
@@ -418,7 +426,7 @@ class Exhaustive : public Searcher {
     ChainPlanner planner(nests, machine.config);
     // By blocks, whole input and kept rows.
     std::map<std::tuple<int64_t, bool, bool>, std::vector<Ranked<ChainPlan>>> best;
-    const bool keepable = may_keep_rows(nests);
+    const bool keepable = may_keep_rows(nests) && !moves_cost_more(nests);
     const auto look = [&](const ChainTile& tile) {
       auto plan = planner.plan(tile);
       if (!plan) return;

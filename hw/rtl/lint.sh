@@ -20,7 +20,9 @@ lint -GBlockIn=16 -GBlockOut=16 -GMemoryParity=1
 lint -GBatch=3 -GBlockIn=16 -GBlockOut=16 -GAxiBytes=32 -GMemoryParity=1
 lint -GBlockIn=16 -GBlockOut=16 -GPackedWeights=1
 lint -GBlockIn=16 -GBlockOut=16 -GRasterPairs=1
+lint -GBlockIn=16 -GBlockOut=16 -GRasterPairs=2
 lint -GBatch=2 -GBlockIn=32 -GBlockOut=8 -GAxiBytes=16 -GInpDepth=41 -GMemoryParity=1 -GRasterPairs=1
+lint -GBatch=2 -GBlockIn=32 -GBlockOut=8 -GAxiBytes=16 -GInpDepth=41 -GMemoryParity=1 -GRasterPairs=2
 lint -GBlockIn=4 -GBlockOut=64 -GAxiBytes=4 -GMemoryParity=1 -GPackedWeights=1
 lint -GBlockIn=4 -GBlockOut=4 -GAxiBytes=64 -GInpDepth=1 -GWgtDepth=1 -GAccDepth=1 -GOutDepth=1 -GParamDepth=1 \
   -GTableCount=1 -GLoadQueue=1 -GReadsInFlight=1 -GWritesInFlight=1

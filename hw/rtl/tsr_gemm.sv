@@ -29,7 +29,7 @@ module tsr_gemm #(
 `else
   parameter int unsigned AsSynthesised = 1,
 `endif
-  localparam int unsigned Sides = RasterPairs != 0 ? 2 : 1
+  localparam int unsigned Sides = RasterPairs == 2 ? 4 : RasterPairs == 1 ? 2 : 1
 ) (
   input  logic                           clk_i,
   input  logic                           rst_ni,
@@ -47,8 +47,10 @@ module tsr_gemm #(
   // Memories.
   output logic                           inp_req_o,
   output logic                           inp_pair_o,   // with RasterPairs: the entry behind that, too
+  output logic                           inp_rows_o,   // with RasterPairs = 2: and a pair from there,
+  output logic [13:0]                    inp_above_o,  // both at even addresses, in four memories
   output logic [13:0]                    inp_addr_o,
-  input  logic [8*Sides*Batch*BlockIn-1:0] inp_rdata_i,  // with RasterPairs the even one, and above it the odd one
+  input  logic [8*Sides*Batch*BlockIn-1:0] inp_rdata_i,  // with RasterPairs those of each memory, by address
   output logic                           wgt_req_o,
   output logic [13:0]                    wgt_addr_o,
   input  logic [8*BlockIn*BlockOut-1:0]  wgt_rdata_i,
@@ -134,16 +136,17 @@ module tsr_gemm #(
   logic [3:0] form_cols_before;
   logic [Taps-1:0] form_taps, form_line_0, form_line_1;
   logic [3:0] form_last_tap;
-  logic form_pairs, form_far;
+  logic form_pairs, form_far, form_row_pairs;
+  logic [13:0] form_above;
   logic [11:0] form_early_cols, form_late_cols;
 
   tsr_window_form #(.LineDepth(LineDepth), .Taps(Taps), .RasterPairs(RasterPairs)) u_form (
     .clk_i, .rst_ni, .start_i(prep_start_q), .depthwise_i(prep.mode == 2'(tsr_isa_pkg::GemmModeDepthwise)),
-    .reduce_i(prep.reduce), .extent_i(prep.extent), .inp_stride_i(prep.inp_stride), .wgt_stride_i(prep.wgt_stride),
+    .reduce_i(prep.reduce), .extent_i(prep.extent), .inp_odd_i(prep.inp_addr[0]), .inp_stride_i(prep.inp_stride), .wgt_stride_i(prep.wgt_stride),
     .acc_stride_i(prep.acc_stride), .raster_o(form_raster), .outer_o(form_outer), .rows_o(form_rows),
     .cols_o(form_cols), .row_stride_o(form_row_stride), .col_stride_o(form_col_stride),
     .rows_before_o(form_rows_before), .cols_before_o(form_cols_before),
-    .pairs_o(form_pairs), .far_o(form_far), .early_cols_o(form_early_cols), .late_cols_o(form_late_cols),
+    .pairs_o(form_pairs), .far_o(form_far), .row_pairs_o(form_row_pairs), .above_o(form_above), .early_cols_o(form_early_cols), .late_cols_o(form_late_cols),
     .row_skip_o(form_row_skip),
     .col_skip_o(form_col_skip), .acc_row_stride_o(form_acc_row_stride), .acc_col_stride_o(form_acc_col_stride),
     .last_tap_o(form_last_tap), .taps_o(form_taps), .line_0_o(form_line_0), .line_1_o(form_line_1)
@@ -193,7 +196,8 @@ module tsr_gemm #(
     end
   end
 
-  logic pairs_q, far_q, next_early;
+  logic pairs_q, far_q, row_pairs_q, next_early;
+  logic [13:0] above_q;
   logic [11:0] early_cols_q, late_cols_q;
   tsr_nest #(.Operands(3), .Rows(RasterPairs)) u_nest (
     .clk_i, .idle_i(!active_q), .offer_i(prep_done), .load_i(prep_move), .advance_i(advance),
@@ -297,6 +301,8 @@ module tsr_gemm #(
       if (prep_move) begin
         pairs_q <= form_raster && form_pairs;
         far_q <= form_raster && form_far;
+        row_pairs_q <= RasterPairs == 2 && form_raster && form_row_pairs;
+        if (RasterPairs == 2) above_q <= form_above;
         early_cols_q <= form_early_cols;
         late_cols_q <= form_late_cols;
         early_q <= form_rows_before != 2'd0;
@@ -307,14 +313,16 @@ module tsr_gemm #(
       end
     end
   end else begin : gen_no_pairs
-    assign {pairs_q, far_q, next_early, early_q, begins_q, pair} = '0;
+    assign {pairs_q, far_q, row_pairs_q, above_q, next_early, early_q, begins_q, pair} = '0;
     assign {early_cols_q, late_cols_q} = '0;
     assign line_col = LineBits'(column);
     logic unused_pairs;
-    assign unused_pairs = &{1'b0, form_pairs, form_far, form_early_cols, form_late_cols, early_q, begins_q, early_cols_q, late_cols_q,
+    assign unused_pairs = &{1'b0, form_pairs, form_far, form_row_pairs, form_above, form_early_cols, form_late_cols, early_q, begins_q, early_cols_q, late_cols_q,
                             far_q, next_early};
   end
   assign inp_pair_o = pairs_q;
+  assign inp_rows_o = row_pairs_q;
+  assign inp_above_o = RasterPairs == 2 ? inp_address - above_q : '0;
 
   // What travels with a tile.
   typedef struct packed {
@@ -345,10 +353,41 @@ module tsr_gemm #(
   // Stage 1: the operands; WGT is asked. In the raster a vector need not make a result, and the weights stay.
   logic result_1_q, write_1_q, wgt_read_1_q, inp_unsigned_1_q, wgt_unsigned_1_q;
   logic [8:0] inp_zero_1_q, wgt_zero_1_q;
-  logic [Taps-1:0] take_1_q, one_1_q, line_0_1_q, line_1_1_q;
+  logic [Taps-1:0] take_1_q, one_1_q;
   logic [13:0] wgt_addr_1_q;
-  logic newest_odd_1_q, first_odd_1_q, pairs_1_q, pair_1_q, far_1_q, odd_1_q;
-  logic [1:0] third_1_q;
+  localparam int unsigned SideBits = Sides > 1 ? $clog2(Sides) : 1;
+  logic [SideBits-1:0] newest_side_1_q, first_side_1_q;
+  logic pairs_1_q, pair_1_q, row_pairs_1_q, odd_1_q;
+
+  // What each tap of a window takes (tsr_window): 0: what the tap before it held; 1, 2: the vector of the row before, of
+  // that before it. In pairs tap 1 takes as 2 the pair's first vector, tap 2 as 3 what was newest, taps 3 and 6 as 3 odd
+  // columns of lines, 5 and 8 as 3 what taps 3 and 6 held. With two rows at once taps 3 and 4 take the row above, as 2
+  // and 3, and the first row of taps the newer line, tap 6 the odd columns of it as 1, or 4. So with three columns each
+  // bit of a tap is one look-up table.
+  localparam int unsigned SourceBits = RasterPairs == 2 && Taps >= 12 ? 3 : 2;
+  localparam int unsigned Columns = tsr_isa_pkg::TimingGemmPairColumns;
+  logic [SourceBits*(Taps-1)-1:0] source, source_1_q;
+  always_comb begin
+    source = '0;
+    if (!tsr_isa_pkg::Simulated || raster_q) begin
+      for (int unsigned t = 1; t < Taps; t++) begin
+        // A row of taps is `t` long, and there is a second one; or `t` / 2, and there is a third one.
+        if (2 * t <= Taps && raster_q && line_0_q[t]) source[SourceBits*(t-1)+:SourceBits] = SourceBits'(1);
+        if (t % 2 == 0 && 3 * t / 2 <= Taps && raster_q && line_1_q[t]) source[SourceBits*(t-1)+:SourceBits] = SourceBits'(2);
+        if (RasterPairs != 0 && t / Columns < 3) begin
+          if (t % Columns == 0 && pairs_q && (pair || column[0])) source[SourceBits*(t-1)+:SourceBits] = SourceBits'(3);
+          if (t % Columns == 1 && pair) source[SourceBits*(t-1)+:SourceBits] = t == Columns + 1 ? SourceBits'(1) : SourceBits'(2);
+          if (t % Columns == 2 && far_q) source[SourceBits*(t-1)+:SourceBits] = SourceBits'(3);
+        end
+        if (RasterPairs == 2 && row_pairs_q) begin
+          if (t == Columns) source[SourceBits*(t-1)+:SourceBits] = SourceBits'(2);
+          if (t == Columns + 1) source[SourceBits*(t-1)+:SourceBits] = SourceBits'(3);
+          if (t == 2 * Columns) source[SourceBits*(t-1)+:SourceBits] = 2 * t > Taps ? SourceBits'(1) : SourceBits'(4);
+          if (t == 2 * Columns + 1) source[SourceBits*(t-1)+:SourceBits] = SourceBits'(1);
+        end
+      end
+    end
+  end
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) valid_1_q <= 1'b0;
@@ -367,15 +406,13 @@ module tsr_gemm #(
       wgt_zero_1_q <= gemm.wgt_zero;
       take_1_q <= raster_q ? taps_q : '0;
       one_1_q <= raster_q || !tile_0.depthwise ? '0 : Taps'(1) << tap_q;
-      line_0_1_q <= raster_q ? line_0_q : '0;
-      line_1_1_q <= raster_q ? line_1_q : '0;
       wgt_addr_1_q <= wgt_address;
-      newest_odd_1_q <= RasterPairs != 0 && (inp_address[0] ^ pairs_q);
-      first_odd_1_q <= RasterPairs != 0 && (inp_address[0] ^ (pairs_q && !pair));
+      newest_side_1_q <= RasterPairs == 0 ? '0 : SideBits'(inp_address) + SideBits'(pairs_q);
+      first_side_1_q <= RasterPairs == 0 ? '0 : SideBits'(inp_address) + SideBits'(pairs_q && !pair);
       pairs_1_q <= pairs_q;
       pair_1_q <= pair;
-      far_1_q <= far_q;
-      third_1_q <= !raster_q || RasterPairs == 0 ? 2'd0 : far_q ? 2'd3 : {line_1_q[2], line_0_q[2]};
+      row_pairs_1_q <= row_pairs_q;
+      source_1_q <= source;
       odd_1_q <= pairs_q && (pair || column[0]);
     end
   end
@@ -401,11 +438,10 @@ module tsr_gemm #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .Taps(Taps), .LineDepth(LineDepth), .OperandBits(OperandBits),
     .RasterPairs(RasterPairs)
   ) u_window (
-    .clk_i, .read_i(advance && raster_q), .col_i(line_col), .newest_odd_i(newest_odd_1_q), .first_odd_i(first_odd_1_q),
-    .pairs_i(pairs_1_q), .pair_i(pair_1_q), .far_i(far_1_q), .third_i(third_1_q), .odd_i(odd_1_q), .step_i(step),
+    .clk_i, .read_i(advance && raster_q), .col_i(line_col), .newest_side_i(newest_side_1_q), .first_side_i(first_side_1_q),
+    .pairs_i(pairs_1_q), .pair_i(pair_1_q), .row_pairs_i(row_pairs_1_q), .source_i(source_1_q), .odd_i(odd_1_q), .step_i(step),
     .depthwise_i(tile_1_q.depthwise), .write_i(write_1_q), .lane_i(tile_1_q.lane), .vector_i(inp_rdata_i),
-    .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .line_0_i(line_0_1_q), .line_1_i(line_1_1_q),
-    .newest_o(newest_2), .window_o(window_2)
+    .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .newest_o(newest_2), .window_o(window_2)
   );
 
   always_ff @(posedge clk_i) begin

@@ -9,19 +9,23 @@
 // (tsr_ram_parity). A read checks the whole word: a_error_o and b_error_o two cycles after it. Memory that was never
 // written must be zero then. With Pairs a read through A names two neighbouring words, of which that of even address
 // and that of odd address come side by side: the memory is two, of which each has half of the words. a_pair_i says that
-// both are wanted; else the other one means nothing.
+// both are wanted; else the other one means nothing. With Pairs = 2 the memory is four, by address, and a_rows_i asks
+// for a second pair from the other two, at a_above_i: both addresses are even then.
 module tsr_ram_2rw #(
   parameter int unsigned Width = 64,
   parameter int unsigned Depth = 16,
   parameter int unsigned Parity = 0,
   parameter int unsigned Pairs = 0,
-  localparam int unsigned Sides = Pairs != 0 ? 2 : 1,
+  localparam int unsigned Sides = Pairs == 2 ? 4 : Pairs == 1 ? 2 : 1,
+  localparam int unsigned Shift = $clog2(Sides),
   localparam int unsigned AddressBits = Depth > 1 ? $clog2(Depth) : 1
 ) (
   input  logic                   clk_i,
   input  logic                   a_req_i,
   input  logic                   a_pair_i,
+  input  logic                   a_rows_i,
   input  logic [AddressBits-1:0] a_addr_i,
+  input  logic [AddressBits-1:0] a_above_i,
   output logic [Width*Sides-1:0] a_rdata_o,
   output logic                   a_error_o,
   input  logic                   b_req_i,
@@ -38,16 +42,27 @@ module tsr_ram_2rw #(
   logic [Bytes*Sides-1:0] a_parity;  // of what was read
   logic [Bytes-1:0] b_parity;
 
-  // Which side A reads, and the word of both sides' places: behind an odd address the even word is the next one.
+  // Which sides A reads, and the place of each side's word: behind the last side's that of the first one is the next.
   logic [Sides-1:0] a_reads;
   logic [AddressBits-1:0] a_next;
+  logic [AddressBits-1:0] a_places[Sides];
   assign a_next = a_addr_i + AddressBits'(1);
   if (Pairs != 0) begin : gen_reads
-    assign a_reads = {a_req_i && (a_pair_i || a_addr_i[0]), a_req_i && (a_pair_i || !a_addr_i[0])};
+    for (genvar k = 0; k < Sides; k++) begin : gen_place
+      localparam int unsigned Before = (k + Sides - 1) % Sides;
+      logic rows;
+      assign rows = Pairs == 2 && a_rows_i;
+      assign a_reads[k] = a_req_i && (rows || a_addr_i[Shift-1:0] == Shift'(k) ||
+                                      (a_pair_i && a_addr_i[Shift-1:0] == Shift'(Before)));
+      assign a_places[k] = (rows && a_addr_i[Shift-1] != 1'(k / 2) ? a_above_i : k == 0 && !rows ? a_next : a_addr_i) >> Shift;
+    end
+    logic unused_rows;
+    assign unused_rows = &{1'b0, a_rows_i, a_above_i};
   end else begin : gen_read
     assign a_reads = a_req_i;
+    assign a_places[0] = a_addr_i;
     logic unused_pair;
-    assign unused_pair = &{1'b0, a_pair_i, a_next};
+    assign unused_pair = &{1'b0, a_pair_i, a_rows_i, a_above_i, a_next};
   end
 
 `ifdef VERILATOR
@@ -58,11 +73,8 @@ module tsr_ram_2rw #(
   logic [Parity != 0 ? Bytes-1 : 0 : 0] parity_mem[Parity != 0 ? Depth : 1]  /* verilator public_flat_rw */;
 
   always_ff @(posedge clk_i) begin
-    if (Pairs == 0) begin
-      if (a_req_i) a_rdata_q[Width-1:0] <= mem[a_addr_i];
-    end else begin
-      if (a_reads[0]) a_rdata_q[Width-1:0] <= mem[a_addr_i[0] ? a_next : a_addr_i];
-      if (a_reads[Sides-1]) a_rdata_q[Width*(Sides-1)+:Width] <= mem[a_addr_i[0] ? a_addr_i : a_next];
+    for (int unsigned k = 0; k < Sides; k++) begin
+      if (a_reads[k]) a_rdata_q[Width*k+:Width] <= mem[(a_places[k]<<Shift)|AddressBits'(k)];
     end
   end
 
@@ -87,8 +99,9 @@ module tsr_ram_2rw #(
 
   if (Parity != 0) begin : gen_parity_mem
     always_ff @(posedge clk_i) begin
-      if (a_reads[0]) a_parity[Bytes-1:0] <= parity_mem[Pairs != 0 && a_addr_i[0] ? a_next : a_addr_i];
-      if (Pairs != 0 && a_reads[Sides-1]) a_parity[Bytes*(Sides-1)+:Bytes] <= parity_mem[a_addr_i[0] ? a_addr_i : a_next];
+      for (int unsigned k = 0; k < Sides; k++) begin
+        if (a_reads[k]) a_parity[Bytes*k+:Bytes] <= parity_mem[(a_places[k]<<Shift)|AddressBits'(k)];
+      end
       if (b_req_i) b_parity <= parity_mem[b_addr_i];
       if (b_req_i && b_we_i) parity_mem[b_addr_i] <= (parity_mem[b_addr_i] & ~b_wbe_i) | (b_wparity_i & b_wbe_i);
     end
@@ -98,19 +111,17 @@ module tsr_ram_2rw #(
 `else
   localparam int unsigned ByteBits = Parity != 0 ? 9 : 8;
   localparam int unsigned Words = (Depth + Sides - 1) / Sides;
-  localparam int unsigned Shift = Sides - 1;
   logic [ByteBits*Bytes*Sides-1:0] a_words, b_words;
   logic [ByteBits*Bytes-1:0] b_word;
   for (genvar k = 0; k < Sides; k++) begin : gen_side
     (* ram_style = "block" *) logic [ByteBits*Bytes-1:0] mem[Words];
     logic [ByteBits*Bytes-1:0] a_rdata_q, b_rdata_q;
     logic b_here;
-    logic [AddressBits-1:0] a_place, b_place;
-    assign a_place = (Pairs != 0 && k == 0 ? a_next : a_addr_i) >> Shift;
+    logic [AddressBits-1:0] b_place;
     assign b_place = b_addr_i >> Shift;
-    assign b_here = b_req_i && (Pairs == 0 || b_addr_i[0] == 1'(k));
+    assign b_here = b_req_i && (b_addr_i & AddressBits'(Sides - 1)) == AddressBits'(k);
     always_ff @(posedge clk_i) begin
-      if (a_reads[k]) a_rdata_q <= mem[a_place];
+      if (a_reads[k]) a_rdata_q <= mem[a_places[k]];
     end
     always_ff @(posedge clk_i) begin
       if (b_here) b_rdata_q <= mem[b_place];
@@ -126,9 +137,9 @@ module tsr_ram_2rw #(
     assign b_words[ByteBits*Bytes*k+:ByteBits*Bytes] = b_rdata_q;
   end
   if (Pairs != 0) begin : gen_choice
-    logic b_odd_q;
-    always_ff @(posedge clk_i) if (b_req_i) b_odd_q <= b_addr_i[0];
-    assign b_word = b_odd_q ? b_words[ByteBits*Bytes*(Sides-1)+:ByteBits*Bytes] : b_words[ByteBits*Bytes-1:0];
+    logic [Shift-1:0] b_side_q;
+    always_ff @(posedge clk_i) if (b_req_i) b_side_q <= b_addr_i[Shift-1:0];
+    assign b_word = b_words[ByteBits*Bytes*b_side_q+:ByteBits*Bytes];
   end else begin : gen_no_choice
     assign b_word = b_words[ByteBits*Bytes-1:0];
   end

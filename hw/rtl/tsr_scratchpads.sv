@@ -21,7 +21,7 @@ module tsr_scratchpads #(
   parameter int unsigned MemoryParity = 0,
   parameter int unsigned PackedWeights = 0,
   parameter int unsigned RasterPairs = 0,
-  localparam int unsigned InpSides = RasterPairs != 0 ? 2 : 1,
+  localparam int unsigned InpSides = RasterPairs == 2 ? 4 : RasterPairs == 1 ? 2 : 1,
   localparam int unsigned GroupBits = 22 - $clog2(AxiBytes),
   localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes,
   localparam int unsigned InpBytes = Batch * BlockIn,
@@ -34,8 +34,10 @@ module tsr_scratchpads #(
   // GEMM: always granted.
   input  logic                    gemm_inp_req_i,
   input  logic                    gemm_inp_pair_i,  // the entry behind it, too
+  input  logic                    gemm_inp_rows_i,  // and the two from there
+  input  logic [13:0]             gemm_inp_above_i,
   input  logic [13:0]             gemm_inp_addr_i,
-  output logic [8*InpSides*InpBytes-1:0] gemm_inp_rdata_o,  // with RasterPairs that of even number and that of odd number
+  output logic [8*InpSides*InpBytes-1:0] gemm_inp_rdata_o,  // with RasterPairs those of each memory, by number
   input  logic                    gemm_wgt_req_i,
   input  logic [13:0]             gemm_wgt_addr_i,
   output logic [8*WgtBytes-1:0]   gemm_wgt_rdata_o,
@@ -215,6 +217,7 @@ module tsr_scratchpads #(
   if (RasterPairs != 0 && InpEntries != 1) $error("tsr_scratchpads: RasterPairs needs INP entries of a group at least");
   tsr_ram_2rw #(.Width(8 * InpWordBytes), .Depth(InpWords), .Parity(MemoryParity), .Pairs(RasterPairs)) u_inp (
     .clk_i, .a_req_i(gemm_inp_req_i), .a_pair_i(gemm_inp_pair_i), .a_addr_i(InpBits'(32'(gemm_inp_addr_i) / InpEntries)),
+    .a_rows_i(gemm_inp_rows_i), .a_above_i(InpBits'(gemm_inp_above_i)),
     .a_rdata_o(gemm_inp_word), .a_error_o(inp_a_error), .b_req_i(inp_b_we || alu_inp_req_i), .b_we_i(inp_b_we),
     .b_addr_i(inp_b_addr), .b_wdata_i(inp_b_wdata), .b_wparity_i(inp_b_wparity), .b_wbe_i(inp_b_wbe), .b_rdata_o(alu_inp_word),
     .b_error_o(inp_b_error)
@@ -385,7 +388,7 @@ module tsr_scratchpads #(
 
   // Range checks keep addresses below the depths; the bits above them are not needed.
   logic unused;
-  assign unused = &{1'b0, acc_rparity, out_rparity, gemm_inp_addr_i, gemm_wgt_addr_i, acc_entry, gemm_acc_waddr_i, alu_acc_waddr_i,
+  assign unused = &{1'b0, acc_rparity, out_rparity, gemm_inp_addr_i, gemm_inp_above_i, gemm_wgt_addr_i, acc_entry, gemm_acc_waddr_i, alu_acc_waddr_i,
                     alu_out_addr_i, alu_out_waddr_i, alu_inp_addr_i, alu_param_addr_i, load_group_i, store_group_i};
 
 endmodule

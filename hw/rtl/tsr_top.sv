@@ -408,9 +408,9 @@ module tsr_top #(
     .issue_o(issue[3]), .stall_memory_o(stall_memory[3]), .stall_port_o(stall_port[3]), .bytes_valid_o(store_bytes_valid), .bytes_o(store_bytes)
   );
 
-  logic gemm_inp_req, gemm_inp_pair, gemm_wgt_req, gemm_acc_req, gemm_acc_we;
-  logic [13:0] gemm_inp_addr, gemm_wgt_addr, gemm_acc_addr, gemm_acc_waddr;
-  logic [8*(RasterPairs != 0 ? 2 : 1)*InpEntry-1:0] gemm_inp_rdata;
+  logic gemm_inp_req, gemm_inp_pair, gemm_inp_rows, gemm_wgt_req, gemm_acc_req, gemm_acc_we;
+  logic [13:0] gemm_inp_addr, gemm_inp_above, gemm_wgt_addr, gemm_acc_addr, gemm_acc_waddr;
+  logic [8*(RasterPairs == 2 ? 4 : RasterPairs == 1 ? 2 : 1)*InpEntry-1:0] gemm_inp_rdata;
   logic [8*InpEntry-1:0] alu_inp_rdata;
   logic [8*WgtEntry-1:0] gemm_wgt_rdata;
   logic [8*AccEntry-1:0] acc_rdata, gemm_acc_wdata, alu_acc_wdata;
@@ -430,6 +430,7 @@ module tsr_top #(
     .instr_pc_i(head_pc[32*Gemm+:32]), .instr_ready_o(instr_ready[Gemm]), .busy_o(busy[Gemm]), .complete_o(complete[Gemm]),
     .complete_signal_o(complete_signal[Gemm]), .complete_fault_o(complete_fault[Gemm]),
     .complete_code_o(complete_code[3*Gemm+:3]), .complete_pc_o(complete_pc[32*Gemm+:32]), .inp_req_o(gemm_inp_req), .inp_pair_o(gemm_inp_pair),
+    .inp_rows_o(gemm_inp_rows), .inp_above_o(gemm_inp_above),
     .inp_addr_o(gemm_inp_addr), .inp_rdata_i(gemm_inp_rdata), .wgt_req_o(gemm_wgt_req), .wgt_addr_o(gemm_wgt_addr),
     .wgt_rdata_i(gemm_wgt_rdata), .acc_req_o(gemm_acc_req), .acc_addr_o(gemm_acc_addr), .acc_rdata_i(acc_rdata),
     .acc_we_o(gemm_acc_we), .acc_waddr_o(gemm_acc_waddr), .acc_wdata_o(gemm_acc_wdata), .acc_wbe_o(gemm_acc_wbe),
@@ -459,7 +460,8 @@ module tsr_top #(
     .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes),
     .MemoryParity(MemoryParity), .PackedWeights(PackedWeights), .RasterPairs(RasterPairs)
   ) u_scratchpads (
-    .clk_i, .gemm_inp_req_i(gemm_inp_req), .gemm_inp_pair_i(gemm_inp_pair), .gemm_inp_addr_i(gemm_inp_addr), .gemm_inp_rdata_o(gemm_inp_rdata),
+    .clk_i, .gemm_inp_req_i(gemm_inp_req), .gemm_inp_pair_i(gemm_inp_pair), .gemm_inp_rows_i(gemm_inp_rows), .gemm_inp_above_i(gemm_inp_above),
+    .gemm_inp_addr_i(gemm_inp_addr), .gemm_inp_rdata_o(gemm_inp_rdata),
     .gemm_wgt_req_i(gemm_wgt_req), .gemm_wgt_addr_i(gemm_wgt_addr), .gemm_wgt_rdata_o(gemm_wgt_rdata),
     .gemm_acc_req_i(gemm_acc_req), .gemm_acc_addr_i(gemm_acc_addr), .gemm_acc_we_i(gemm_acc_we),
     .gemm_acc_waddr_i(gemm_acc_waddr), .gemm_acc_wdata_i(gemm_acc_wdata), .gemm_acc_wbe_i(gemm_acc_wbe),

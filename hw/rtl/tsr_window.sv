@@ -5,7 +5,8 @@
 // what the one after it held, but the last tap of a row of taps takes a line buffer's vector. Two line buffers keep the
 // rows before. Output lane o meets input lane o modulo Lanes of the group `lane`. With RasterPairs two vectors may enter
 // at once where a window has three columns: entries of even and of odd number come side by side, and line buffers of
-// even and of odd columns stand side by side.
+// even and of odd columns stand side by side. With RasterPairs = 2 those of the row above may enter with them, from the
+// other two of four memories: then no line keeps that row, and of the rows kept the newer one is the window's first.
 //
 // Latency: a column asked for with read_i in cycle t meets the vector of step_i in t + 1; outputs stand from t + 2 on.
 // Throughput: one vector a cycle; step_i may be held back (line data stand while read_i is low). Reset: none; operands
@@ -22,8 +23,10 @@ module tsr_window #(
   parameter int unsigned LineDepth   = 512,
   parameter int unsigned OperandBits = 9,
   parameter int unsigned RasterPairs = 0,
-  localparam int unsigned Sides      = RasterPairs != 0 ? 2 : 1,
+  localparam int unsigned Sides      = RasterPairs == 2 ? 4 : RasterPairs == 1 ? 2 : 1,
+  localparam int unsigned SideBits   = Sides > 1 ? $clog2(Sides) : 1,
   localparam int unsigned LineBits   = $clog2(LineDepth),
+  localparam int unsigned SourceBits = RasterPairs == 2 && Taps >= 12 ? 3 : 2,
   localparam int unsigned Lanes      = BlockIn < BlockOut ? BlockIn : BlockOut
 ) (
   input  logic                                    clk_i,
@@ -33,18 +36,16 @@ module tsr_window #(
   input  logic                                    depthwise_i,
   input  logic                                    write_i,    // keep the vector for the next rows
   input  logic [4:0]                              lane_i,     // the group, 0 in dense mode
-  input  logic [8*Sides*Batch*BlockIn-1:0]        vector_i,   // with RasterPairs entries of even and of odd number
-  input  logic                                    newest_odd_i,  // which of them is the newest vector,
-  input  logic                                    first_odd_i,   // and the one before it; else the newest again
+  input  logic [8*Sides*Batch*BlockIn-1:0]        vector_i,   // with RasterPairs one of each memory, by number
+  input  logic [SideBits-1:0]                     newest_side_i,  // which of them is the newest vector,
+  input  logic [SideBits-1:0]                     first_side_i,   // and the one before it; else the newest again
   input  logic                                    pairs_i,       // the window has three columns and vectors may enter in pairs
   input  logic                                    pair_i,        // both enter
-  input  logic                                    far_i,         // a window ends two vectors behind the one before
-  input  logic [1:0]                              third_i,       // tap 2 takes that before it, a line's, or the newest
+  input  logic                                    row_pairs_i,   // and the row above enters with it
   input  logic                                    odd_i,         // the newest one's column is odd, as a pair's always is
   input  logic                                    unsigned_i,
   input  logic [8:0]                              zero_i,
-  input  logic [Taps-1:0]                         line_0_i,   // the tap that takes the row before
-  input  logic [Taps-1:0]                         line_1_i,   // and the row before that
+  input  logic [SourceBits*(Taps-1)-1:0]          source_i,   // what a tap takes (tsr_gemm); 0: what the one before held
   output logic [OperandBits*Batch*BlockIn-1:0]        newest_o,   // tap 0; depthwise: the first Lanes of each row
   output logic [OperandBits*Batch*Lanes*(Taps-1)-1:0] window_o    // [tap - 1][row][lane]
 );
@@ -69,7 +70,7 @@ module tsr_window #(
     if (!tsr_isa_pkg::Simulated || step_i) begin
       flip = OperandBits'({!unsigned_i, 7'd0});
       kept = ~(OperandBits'(zero_i[7:0]) ^ flip);
-      entry = RasterPairs != 0 && newest_odd_i ? vector_i[Entry*(Sides-1)+:Entry] : vector_i[Entry-1:0];
+      entry = vector_i[Entry*newest_side_i+:Entry];
       chosen = entry;
       for (int unsigned b = 0; b < Batch; b++) begin
         for (int unsigned g = 1; g < Groups; g++) begin
@@ -87,30 +88,49 @@ module tsr_window #(
     end
   end
 
+  function automatic logic [Width-1:0] operands(input logic [Entry-1:0] of, input logic [GroupBits-1:0] lane,
+                                                input logic [OperandBits-1:0] zero, input logic [OperandBits-1:0] top);
+    logic [8*Lanes-1:0] row;
+    for (int unsigned b = 0; b < Batch; b++) begin
+      row = of[8*BlockIn*b+:8*Lanes];
+      for (int unsigned g = 1; g < Groups; g++) begin
+        if (lane == GroupBits'(g)) row = of[8*(BlockIn*b+Lanes*g)+:8*Lanes];
+      end
+      for (int unsigned n = 0; n < Lanes; n++) begin
+        operands[OperandBits*(b*Lanes+n)+:OperandBits] = zero - ~(OperandBits'(row[8*n+:8]) ^ top);
+      end
+    end
+  endfunction
+
   // The first vector of a pair; else the newest one again, so that both may be kept.
   logic [Width-1:0] first;
   if (RasterPairs != 0) begin : gen_first
-    logic [Entry-1:0] first_entry;
-    logic [8*Lanes-1:0] row;
     always_comb begin
-      if (!tsr_isa_pkg::Simulated) {first_entry, row, first} = 'x;
+      if (!tsr_isa_pkg::Simulated) first = 'x;
       if (!tsr_isa_pkg::Simulated || (step_i && depthwise_i)) begin
-        first_entry = first_odd_i ? vector_i[Entry*(Sides-1)+:Entry] : vector_i[Entry-1:0];
-        for (int unsigned b = 0; b < Batch; b++) begin
-          row = first_entry[8*BlockIn*b+:8*Lanes];
-          for (int unsigned g = 1; g < Groups; g++) begin
-            if (GroupBits'(lane_i) == GroupBits'(g)) row = first_entry[8*(BlockIn*b+Lanes*g)+:8*Lanes];
-          end
-          for (int unsigned n = 0; n < Lanes; n++) begin
-            first[OperandBits*(b*Lanes+n)+:OperandBits] = kept - ~(OperandBits'(row[8*n+:8]) ^ flip);
-          end
-        end
+        first = operands(vector_i[Entry*first_side_i+:Entry], GroupBits'(lane_i), kept, flip);
       end
     end
   end else begin : gen_no_first
     assign first = lanes;
     logic unused_first;
-    assign unused_first = &{1'b0, newest_odd_i, first_odd_i};
+    assign unused_first = &{1'b0, newest_side_i, first_side_i};
+  end
+
+  // Those of the row above, the first one of even number.
+  logic [Width-1:0] above, first_above;
+  if (RasterPairs == 2) begin : gen_above
+    always_comb begin
+      if (!tsr_isa_pkg::Simulated) {above, first_above} = 'x;
+      if (!tsr_isa_pkg::Simulated || (step_i && row_pairs_i)) begin
+        first_above = operands(first_side_i[1] ? vector_i[0+:Entry] : vector_i[2*Entry+:Entry], GroupBits'(lane_i), kept, flip);
+        above = operands(newest_side_i[1] ? vector_i[Entry+:Entry] : vector_i[3*Entry+:Entry], GroupBits'(lane_i), kept, flip);
+      end
+    end
+  end else begin : gen_no_above
+    assign {above, first_above} = '0;
+    logic unused_above;
+    assign unused_above = &{1'b0, row_pairs_i};
   end
 
   // The rows before, the newer one in the lower half; with RasterPairs those of even columns, or of all, and of odd ones.
@@ -133,7 +153,7 @@ module tsr_window #(
   end else begin : gen_no_odd
     assign odd_line_q = '0;
     logic unused_odd;
-    assign unused_odd = &{1'b0, odd_line_q, pairs_i, pair_i, far_i, third_i, odd_i};
+    assign unused_odd = &{1'b0, odd_line_q, pairs_i, pair_i, odd_i};
   end
 
   always_ff @(posedge clk_i) begin
@@ -150,34 +170,27 @@ module tsr_window #(
         newest[OperandBits*b*Lanes+:OperandBits*Lanes] = newest_q[OperandBits*b*BlockIn+:OperandBits*Lanes];
       end
       taps_q <= (Width * (Taps - 1))'({taps_q, newest});
-      // A row of taps is `t` long, and there is a second one; or `t` / 2, and there is a third one.
+      // In each case the vectors that a tap may take fit one look-up table a bit.
       for (int unsigned t = 1; t < Taps; t++) begin
-        if (2 * t <= Taps && line_0_i[t]) taps_q[Width*(t-1)+:Width] <= line_q[0+:Width];
-        if (t % 2 == 0 && 3 * t / 2 <= Taps && line_1_i[t]) taps_q[Width*(t-1)+:Width] <= line_q[Width+:Width];
-        // In pairs: of a row of taps the last takes what is newest, the one before it the pair's first vector, and the
-        // first one what was newest before or the last but one.
-        if (RasterPairs != 0 && t % Columns == 0 && t / Columns < 3 && pairs_i && odd_i)
-          taps_q[Width*(t-1)+:Width] <= odd_line_q[Width*((t/Columns-1)%2)+:Width];
-        if (RasterPairs != 0 && t % Columns == 1 && t / Columns < 3 && pair_i)
-          taps_q[Width*(t-1)+:Width] <= t == 1 ? first : line_q[Width*((t/Columns+1)%2)+:Width];
-        if (RasterPairs != 0 && t % Columns == 2 && t > 2 && t / Columns < 3 && far_i)
-          taps_q[Width*(t-1)+:Width] <= taps_q[Width*((t+Taps-4)%(Taps-1))+:Width];
-      end
-      // Tap 2 may take any of four, whose number fits one look-up table a bit.
-      if (RasterPairs != 0) begin
-        case (third_i)
-          2'd0: taps_q[Width+:Width] <= taps_q[0+:Width];
-          2'd1: taps_q[Width+:Width] <= line_q[0+:Width];
-          2'd2: taps_q[Width+:Width] <= line_q[Width+:Width];
-          default: taps_q[Width+:Width] <= newest;
+        case (source_i[SourceBits*(t-1)+:2])
+          2'd1: taps_q[Width*(t-1)+:Width] <= RasterPairs == 2 && t == 2 * Columns && 2 * t > Taps ? odd_line_q[0+:Width] : line_q[0+:Width];
+          2'd2: taps_q[Width*(t-1)+:Width] <= t == 1 ? first : t == Columns ? above : line_q[Width+:Width];
+          2'd3: begin
+            if (RasterPairs == 0 || t > 8) taps_q[Width*(t-1)+:Width] <= '0;
+            else if (t % Columns == 0) taps_q[Width*(t-1)+:Width] <= odd_line_q[Width*(t/Columns-1)+:Width];
+            else if (t % Columns == 1) taps_q[Width*(t-1)+:Width] <= first_above;
+            else taps_q[Width*(t-1)+:Width] <= t == 2 ? newest : taps_q[Width*((t+Taps-4)%(Taps-1))+:Width];
+          end
+          default: ;
         endcase
+        if (SourceBits == 3 && source_i[SourceBits*t-1]) taps_q[Width*(t-1)+:Width] <= odd_line_q[0+:Width];
       end
     end
   end
   assign window_o = taps_q;
 
   logic unused;
-  assign unused = &{1'b0, zero_i[8], line_0_i, line_1_i, lane_i};
+  assign unused = &{1'b0, zero_i[8], lane_i};
 
 endmodule
 /* verilator lint_on LATCH */

@@ -10,7 +10,8 @@
 // the other way has a single result. With kh > 1 a row of the raster holds 2 to LineDepth vectors. Every other nest is
 // not in raster form. Each vector of the raster belongs to a tap, so that the raster reads the nest's entries and no
 // others, and never more of them than the nest has taps. With RasterPairs a window of three columns, one entry apart,
-// takes two vectors a step in some rows (isa/timing.md): rows then have steps of their own.
+// takes two vectors a step in some rows (isa/timing.md): rows then have steps of their own. With RasterPairs = 2 a window
+// of three by three with a stride of 2 takes those of two rows, where they stand in four memories.
 //
 // Latency: start_i in cycle t, results from t + 3 on, until the next start; operands must stay until then. Reset: none
 // but raster_o, which is 0. Timing: a stage compares strides, one picks among the results and finds the raster's size,
@@ -26,6 +27,7 @@ module tsr_window_form #(
   input  logic        depthwise_i,
   input  logic [2:0]  reduce_i,
   input  logic [71:0] extent_i,
+  input  logic        inp_odd_i,       // the first address of INP
   input  logic [83:0] inp_stride_i,
   input  logic [83:0] wgt_stride_i,
   input  logic [83:0] acc_stride_i,
@@ -39,6 +41,8 @@ module tsr_window_form #(
   output logic [3:0]  cols_before_o,
   output logic        pairs_o,        // vectors enter in pairs
   output logic        far_o,          // and every other one makes a result
+  output logic        row_pairs_o,    // and those of the row above enter with them, behind the first row
+  output logic [13:0] above_o,        // entries from there to a row
   output logic [11:0] early_cols_o,   // steps of a row in front of the first results, and of one with results
   output logic [11:0] late_cols_o,
   output logic        row_skip_o,     // every other row or column has results
@@ -86,6 +90,7 @@ module tsr_window_form #(
 
   // The loop around the taps may walk along the row, or else from row to row; the next one from row to row.
   logic x_fixed, y_fixed, col_one, col_two, x_row_one, x_row_two, y_row_one, y_row_two;
+  logic two_rows, two_rows_q;
   logic candidate_q, pairs_q, col_one_q, col_two_q, x_row_one_q, x_row_two_q, y_row_one_q, y_row_two_q;
   always_comb begin
     x_fixed = 1'b0;
@@ -107,9 +112,12 @@ module tsr_window_form #(
       y_row_two = y_fixed && tap_rows != 12'd1 && twice(y_stride, tap_row_stride);
     end
   end
+  assign two_rows = RasterPairs == 2 && two && tap_rows == 12'd3 && tap_row_stride[1:0] == 2'd2 && inp_odd_i &&
+      !inp_stride_i[0] && !inp_stride_i[tsr_isa_pkg::GemmInpAddrWidth];
   always_ff @(posedge clk_i) begin
     if (start_i) begin
       pairs_q <= RasterPairs != 0 && tap_cols == 12'(tsr_isa_pkg::TimingGemmPairColumns) && tap_col_stride == 14'd1;
+      two_rows_q <= two_rows;
       candidate_q <= depthwise_i && (reduce_i == 3'd1 || reduce_i == 3'd2) && tap_rows <= 12'd3;
       col_one_q <= col_one;
       col_two_q <= col_two;
@@ -121,7 +129,7 @@ module tsr_window_form #(
   end
 
   // What the raster is, if it is one.
-  logic along, both, row_two, col_two_only;
+  logic along, both, row_two, col_two_only, row_pairs;
   logic [11:0] steps_x, steps_y;  // results less one
   logic [3:0] last_0, last_1, last_2;
   logic [7:0] taps;
@@ -132,6 +140,7 @@ module tsr_window_form #(
     both = 1'b0;
     row_two = 1'b0;
     col_two_only = 1'b0;
+    row_pairs = 1'b0;
     steps_x = '0;
     steps_y = '0;
     last_0 = '0;
@@ -143,6 +152,7 @@ module tsr_window_form #(
       both = along && (y_row_one_q || y_row_two_q);
       row_two = both ? !y_row_one_q : !along && !x_row_one_q;
       col_two_only = along && !col_one_q;
+      row_pairs = two_rows_q && pairs_q && both && row_two && col_two_only;
       steps_x = along ? x_extent - 12'd1 : 12'd0;
       steps_y = both ? y_extent - 12'd1 : along ? 12'd0 : x_extent - 12'd1;
       // The last tap of the first, the second and the third row of taps.
@@ -156,18 +166,20 @@ module tsr_window_form #(
   always_ff @(posedge clk_i) begin
     if (start_1_q) begin
       raster_q <= candidate_q && (along || x_row_one_q || x_row_two_q);
-      rows_q <= (row_two ? {1'b0, steps_y, 1'b0} : {2'd0, steps_y}) + {2'd0, tap_rows};
+      rows_q <= (row_two && !row_pairs ? {1'b0, steps_y, 1'b0} : {2'd0, steps_y}) + (row_pairs ? 14'd2 : {2'd0, tap_rows});
       cols_q <= (col_two_only ? {1'b0, steps_x, 1'b0} : {2'd0, steps_x}) + {2'd0, tap_cols};
       outer_o <= 3'd6 - reduce_i - (both ? 3'd2 : 3'd1);
-      row_stride_o <= tap_rows == 12'd1 ? (along ? y_stride : x_stride) : tap_row_stride;
+      row_stride_o <= row_pairs ? {tap_row_stride[12:0], 1'b0} : tap_rows == 12'd1 ? (along ? y_stride : x_stride) : tap_row_stride;
       col_stride_o <= pairs_q ? (col_two_only || tap_rows != 12'd1 ? 14'd2 : 14'd1) :
                       along && tap_cols == 12'd1 ? x_stride : tap_col_stride;
-      rows_before_o <= tap_rows[1:0] - 2'd1;
+      rows_before_o <= row_pairs ? 2'd1 : tap_rows[1:0] - 2'd1;
+      row_pairs_o <= row_pairs;
+      above_o <= tap_row_stride;
       cols_before_o <= pairs_q ? 4'd1 : last_0;
       pairs_o <= pairs_q;
       far_o <= pairs_q && col_two_only;
       late_cols_o <= steps_x + 12'd2;
-      row_skip_o <= row_two;
+      row_skip_o <= row_two && !row_pairs;
       col_skip_o <= col_two_only && !pairs_q;
       acc_col_stride_o <= x_acc_stride;
       acc_row_stride_o <= along ? y_acc_stride : x_acc_stride;

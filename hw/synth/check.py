@@ -109,6 +109,7 @@ def check_templates(folder):
         ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2 -chparam Parity 1"),
         ("tsr_ram_2rw", "-chparam Width 8 -chparam Depth 4 -chparam Pairs 1"),
         ("tsr_ram_2rw", "-chparam Width 8 -chparam Depth 4 -chparam Pairs 1 -chparam Parity 1"),
+        ("tsr_ram_2rw", "-chparam Width 8 -chparam Depth 8 -chparam Pairs 2"),
         ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Parity 1"),
         ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Pairs 1"),
         ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Pairs 1 -chparam Parity 1"),

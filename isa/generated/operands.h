@@ -78,7 +78,7 @@ void describe(const Gemm& i, Builder& to) {
   to.entries({"weights", "wgt_addr", false}, Space::kWgt, i.wgt_addr, AllLoops{i.wgt_stride}, 0);
   if (i.accumulate) to.entries({"initial sums", "acc_addr", false}, Space::kAcc, i.acc_addr, OuterLoops{i.acc_stride}, 0);
   to.entries({"sums", "acc_addr", true}, Space::kAcc, i.acc_addr, OuterLoops{i.acc_stride}, 0);
-  to.steps(gemm_steps(i, to.config() != nullptr && to.config()->raster_pairs != 0));
+  to.steps(gemm_steps(i, to.config() != nullptr ? to.config()->raster_pairs : 0));
   to.latency(timing::gemm::kWrite);
   if (to.config() == nullptr) return;
   const MachineConfig& config = *to.config();

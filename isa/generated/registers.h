@@ -137,7 +137,7 @@ inline constexpr uint32_t kConfigMemoryParity = 0x150;
 /// 1: LOAD unpacks weights of 4 bits.
 inline constexpr uint32_t kConfigPackedWeights = 0x154;
 
-/// 1: a depthwise raster of three columns of taps takes two vectors a cycle.
+/// 1: a depthwise raster of three columns of taps takes two vectors a cycle; 2: and with a stride of 2 those of two rows.
 inline constexpr uint32_t kConfigRasterPairs = 0x158;
 
 /// Cores of the chip; 0 in a machine of one core.
@@ -271,7 +271,7 @@ inline constexpr std::array<Register, 48> kRegisters{{
     {"config_packed_weights", 0x154, 32, "ro", 0, 4, 0x0u, "packed_weights",
      "1: LOAD unpacks weights of 4 bits."},
     {"config_raster_pairs", 0x158, 32, "ro", 0, 4, 0x0u, "raster_pairs",
-     "1: a depthwise raster of three columns of taps takes two vectors a cycle."},
+     "1: a depthwise raster of three columns of taps takes two vectors a cycle; 2: and with a stride of 2 those of two rows."},
     {"config_cores", 0x15c, 32, "ro", 0, 4, 0x0u, "cores",
      "Cores of the chip; 0 in a machine of one core."},
     {"config_memory_axi_bytes", 0x160, 32, "ro", 0, 4, 0x0u, "memory_axi_bytes",

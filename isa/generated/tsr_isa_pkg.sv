@@ -713,7 +713,7 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegConfigRowLanes = 12'h14c;  // Lanes of the ALU's rows; 0: it has no row_reduce and no row_map.
   localparam logic [11:0] RegConfigMemoryParity = 12'h150;  // 1: reads of the scratchpads check a parity bit for each byte.
   localparam logic [11:0] RegConfigPackedWeights = 12'h154;  // 1: LOAD unpacks weights of 4 bits.
-  localparam logic [11:0] RegConfigRasterPairs = 12'h158;  // 1: a depthwise raster of three columns of taps takes two vectors a cycle.
+  localparam logic [11:0] RegConfigRasterPairs = 12'h158;  // 1: a depthwise raster of three columns of taps takes two vectors a cycle; 2: and with a stride of 2 those of two rows.
   localparam logic [11:0] RegConfigCores = 12'h15c;  // Cores of the chip; 0 in a machine of one core.
   localparam logic [11:0] RegConfigMemoryAxiBytes = 12'h160;  // Bytes of a beat of the chip's AXI master; 0 in a machine of one core, whose master has axi_bytes.
   localparam logic [11:0] RegCycles = 12'h200;  // Clock cycles from start to done. All counters are cleared by ap_start and stable once done.

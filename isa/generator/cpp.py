@@ -372,7 +372,7 @@ def operands_header(isa, numbers):
         loops = {
             "all": "to.iterations()",
             "outer": "to.results()",
-            "raster": "gemm_steps(i, to.config() != nullptr && to.config()->raster_pairs != 0)",
+            "raster": "gemm_steps(i, to.config() != nullptr ? to.config()->raster_pairs : 0)",
         }
         lines += [_guarded(w.when, f"to.{w.counts}({loops[w.loops]});") for w in i.work if not w.each]
         late = any(numbers.of_configuration(way.cycles) for way in i.latency)

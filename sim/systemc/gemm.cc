@@ -73,7 +73,7 @@ void Gemm::work(Cycle now) {
     wake_at(next_take_);
     return;
   }
-  const GemmForm form = form_of(*gemm, context_.config.raster_pairs != 0);
+  const GemmForm form = form_of(*gemm, context_.config.raster_pairs);
   const Cycle first = std::max(now + isa::timing::gemm::kStart, free_);
   const Cycle first_wait = gemm->accumulate ? wait_for(form.first_acc, first + (form.single ? form.first_end : 0)) : 0;
   const Cycle stalls = form.stalls + first_wait;

@@ -17,7 +17,7 @@ uint64_t stall_at(uint64_t distance) { return distance < kApart ? kApart - dista
 
 }  // namespace
 
-GemmForm form_of(const isa::Gemm& gemm, bool pairs) {
+GemmForm form_of(const isa::Gemm& gemm, int pairs) {
   GemmForm form;
   const auto outer = static_cast<size_t>(isa::kLoops - gemm.reduce);
   uint64_t sum_steps = 1;
@@ -31,7 +31,7 @@ GemmForm form_of(const isa::Gemm& gemm, bool pairs) {
   const std::optional<isa::Raster>& raster = form.raster;
   if (raster) {
     form.steps = static_cast<uint64_t>(isa::gemm_steps(gemm, pairs));
-    form.first_end = uint64_t{raster->tap_rows() - 1} * raster->early_steps() + raster->steps_before();
+    form.first_end = uint64_t{raster->early_rows()} * raster->early_steps() + raster->steps_before();
     form.single = true;
   } else {
     form.single = sum_steps == 1;
@@ -84,7 +84,7 @@ GemmForm form_of(const isa::Gemm& gemm, bool pairs) {
         if (static_cast<int>(k) == raster->x_loop) {
           distance = raster->steps_apart();
         } else if (static_cast<int>(k) == raster->y_loop) {
-          distance = raster->stride_y * raster->row_steps() - (raster->results_x - 1) * raster->steps_apart();
+          distance = raster->rows_apart() * raster->row_steps() - (raster->results_x - 1) * raster->steps_apart();
         } else {
           distance = form.first_end + 1;
         }

@@ -25,6 +25,6 @@ struct GemmForm {
 };
 
 /// `pairs`: the machine's `raster_pairs`.
-GemmForm form_of(const isa::Gemm& gemm, bool pairs);
+GemmForm form_of(const isa::Gemm& gemm, int pairs);
 
 }  // namespace tessera::sim::systemc

@@ -121,15 +121,16 @@ class RandomProgramMaker {
   bool make_raster(isa::Gemm& i) {
     i.reduce = 2;
     i.extent.fill(1);
-    const int64_t stride = chance(3) ? 2 : 1;
-    i.extent[5] = static_cast<uint16_t>(pick(1, 5));
-    i.extent[4] = static_cast<uint16_t>(pick(1, 3));
+    const bool two_rows = config_.raster_pairs > 1 && chance(4);  // enter at once
+    const int64_t stride = two_rows || chance(3) ? 2 : 1;
+    i.extent[5] = static_cast<uint16_t>(two_rows ? 3 : pick(1, 5));
+    i.extent[4] = static_cast<uint16_t>(two_rows ? 3 : pick(1, 3));
     if (i.extent[4] * i.extent[5] > config_.depthwise_taps()) return false;
     i.extent[3] = static_cast<uint16_t>(pick(1, 20));
     i.extent[2] = static_cast<uint16_t>(pick(1, std::max<int64_t>(1, limits_.iterations / i.extent[3] / 8)));
     const int64_t width = (i.extent[3] - 1) * stride + i.extent[5];
-    const int64_t row = width + (chance(2) ? 0 : pick(0, 3));
-    const int64_t pixel = chance(8) ? 2 : 1;  // of every channel block
+    const int64_t row = two_rows ? width + (6 - width % 4) % 4 : width + (chance(2) ? 0 : pick(0, 3));
+    const int64_t pixel = !two_rows && chance(8) ? 2 : 1;  // of every channel block
     const int64_t blocks = chance(2) ? 1 : pick(1, 3);
     i.extent[1] = static_cast<uint16_t>(blocks);
     const int64_t height = (i.extent[2] - 1) * stride + i.extent[4];
@@ -146,7 +147,7 @@ class RandomProgramMaker {
     i.acc_stride = {0, static_cast<int16_t>(outputs), static_cast<int16_t>(i.extent[3]), 1, 0, 0};
     i.wgt_stride = {0, 1, 0, 0, 0, 0};
     if (chance(10)) ++i.inp_stride[static_cast<size_t>(pick(2, 4))];
-    i.inp_addr = static_cast<uint16_t>(pick(0, 7));
+    i.inp_addr = static_cast<uint16_t>(two_rows ? 2 * pick(0, 3) + 1 : pick(0, 7));
     i.wgt_addr = static_cast<uint16_t>(pick(0, config_.wgt_depth() - blocks));
     i.acc_addr = static_cast<uint16_t>(pick(0, config_.acc_depth() - outputs * blocks));
     return true;

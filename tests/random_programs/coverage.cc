@@ -50,9 +50,10 @@ std::string text(E value) {
 }
 
 /// How a depthwise nest goes through the line buffers: which of its ways hold several results.
-std::string raster_bin(const isa::Gemm& gemm, bool pairs) {
+std::string raster_bin(const isa::Gemm& gemm, int pairs) {
   const auto raster = isa::raster_of(gemm, pairs);
   if (!raster) return "no raster";
+  if (raster->row_pairs) return "pairs of two rows";
   if (raster->pairs) return raster->stride_x == 2 ? "pairs, stride 2" : "pairs";
   if (raster->stride_x == 2 || raster->stride_y == 2) return "stride 2";
   const bool columns = raster->results_x > 1, rows = raster->results_y > 1;
@@ -73,7 +74,7 @@ Names on_off(const char* name) { return {on(false, name), on(true, name)}; }
 }  // namespace
 
 Coverage::Coverage(const isa::MachineConfig& config)
-    : axi_bytes_(config.axi_bytes), rows_(config.row_lanes > 0), pairs_(config.raster_pairs != 0) {
+    : axi_bytes_(config.axi_bytes), rows_(config.row_lanes > 0), pairs_(config.raster_pairs) {
   Names spaces, alu_spaces{"acc", "out"}, engines;
   for (int s = 0; s < isa::kSpaces; ++s) spaces.push_back(text(static_cast<isa::Space>(s)));
   for (int e = 0; e < isa::kEngines; ++e) engines.push_back(text(static_cast<isa::Engine>(e)));
@@ -99,6 +100,7 @@ Coverage::Coverage(const isa::MachineConfig& config)
   allow("gemm zeros", cross(on_off("inp zero"), on_off("wgt zero")));
   allow("gemm raster", {"no raster", "rows", "columns", "rows and columns", "stride 2"});
   if (config.raster_pairs != 0) allow("gemm raster", {"pairs", "pairs, stride 2"});
+  if (config.raster_pairs > 1) allow("gemm raster", {"pairs of two rows"});
   allow("alu spaces", cross(alu_spaces, alu_spaces));
   allow("alu reduce", cross({"sum", "max"}, numbers(1, 6)));
   allow("alu loops", numbers(0, 4));

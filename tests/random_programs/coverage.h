@@ -51,7 +51,7 @@ class Coverage {
   std::map<std::string, std::map<std::string, uint64_t>> bins_;
   int axi_bytes_;
   bool rows_;
-  bool pairs_;
+  int pairs_;
 };
 
 }  // namespace tessera::proof

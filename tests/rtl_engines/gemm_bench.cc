@@ -11,15 +11,17 @@
 #include "Vgemm_1x16x16.h"
 #include "Vgemm_1x16x16_made.h"
 #include "Vgemm_1x16x16_pairs.h"
-#include "Vgemm_1x16x16_pairs_made.h"
+#include "Vgemm_1x16x16_rows.h"
+#include "Vgemm_1x16x16_rows_made.h"
 #include "Vgemm_1x4x4_made.h"
 #include "Vgemm_1x8x8.h"
 #include "Vgemm_2x32x8.h"
 #include "Vgemm_2x32x8_made.h"
-#include "Vgemm_2x32x8_pairs.h"
+#include "Vgemm_2x32x8_pairs_made.h"
+#include "Vgemm_2x32x8_rows.h"
 #include "Vgemm_2x8x32.h"
 #include "Vgemm_2x8x32_made.h"
-#include "Vgemm_2x8x32_pairs_made.h"
+#include "Vgemm_2x8x32_rows_made.h"
 #include "isa/verify.h"
 #include "sim/tests/configs.h"
 #include "sim/tests/random_program.h"
@@ -119,6 +121,21 @@ isa::Gemm make_raster(const isa::MachineConfig& config, std::mt19937_64& random)
   g.inp_addr = static_cast<uint16_t>(pick(0, 20));
   g.wgt_addr = static_cast<uint16_t>(pick(0, 20));
   g.acc_addr = static_cast<uint16_t>(pick(0, 20));
+  if (config.raster_pairs > 1 && one_in(3)) {  // as two rows enter at once, or nearly so
+    const auto row = static_cast<int16_t>(4 * pick(0, 6) + (one_in(8) ? pick(-1, 4) : 2));
+    const auto outer = [&] { return static_cast<int16_t>(one_in(8) ? pick(-3, 9) : 2 * pick(-2, 30)); };
+    g.reduce = 2;
+    g.extent = {uint16_t{1},
+                static_cast<uint16_t>(pick(1, 3)),
+                static_cast<uint16_t>(pick(1, 6)),
+                static_cast<uint16_t>(pick(1, 9)),
+                uint16_t{3},
+                uint16_t{3}};
+    g.inp_stride = {outer(), outer(), static_cast<int16_t>(2 * row), int16_t{2}, row, int16_t{1}};
+    g.wgt_stride = {int16_t{0}, int16_t{1}, int16_t{0}, int16_t{0}, int16_t{0}, int16_t{0}};
+    g.acc_stride = {int16_t{0}, int16_t{60}, int16_t{9}, int16_t{1}, int16_t{0}, int16_t{0}};
+    g.inp_addr = static_cast<uint16_t>(one_in(8) ? pick(20, 200) : 2 * pick(10, 100) + 1);
+  }
   const auto k = static_cast<size_t>(pick(0, 5));
   switch (pick(0, 11)) {
     case 0: g.inp_stride[k] = static_cast<int16_t>(g.inp_stride[k] + pick(-1, 1)); break;
@@ -144,9 +161,17 @@ isa::Gemm make_raster(const isa::MachineConfig& config, std::mt19937_64& random)
 inline bool read_input(const Memory& memory, uint32_t address, bool pair, void* port, size_t bytes) {
   if (bytes < 2 * memory.entry) return !pair && memory.read(address, port);
   auto* sides = static_cast<uint8_t*>(port);
-  const bool first = memory.read(address, sides + address % 2 * memory.entry);
+  const size_t count = bytes / memory.entry;  // a port is a whole number of words
+  const bool first = memory.read(address, sides + address % count * memory.entry);
   const uint32_t next = (address + 1) % (1U << 14);
-  return pair ? memory.read(next, sides + next % 2 * memory.entry) || first : first;
+  return pair ? memory.read(next, sides + next % count * memory.entry) || first : first;
+}
+
+/// The pair of the row above, from the other two memories. In front of a raster's second row it means nothing.
+inline bool read_above(const Memory& memory, uint32_t address, uint32_t above, void* port) {
+  if (address % 2 != 0 || above % 4 != (address + 2) % 4) return false;
+  read_input(memory, above, true, port, 4 * memory.entry);
+  return true;
 }
 
 /// One cycle. The memories answer in the next one; a port that was not asked keeps its data only where nobody shares
@@ -163,6 +188,8 @@ bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, M
   feeder.observe(model);
   const bool pair = model.inp_pair_o;
   const bool inp = model.inp_req_o, wgt = model.wgt_req_o, acc = model.acc_req_o, we = model.acc_we_o;
+  const bool rows = model.inp_rows_o;
+  const uint32_t above = model.inp_above_o;
   const uint32_t inp_addr = model.inp_addr_o, wgt_addr = model.wgt_addr_o, acc_addr = model.acc_addr_o;
   const uint32_t waddr = model.acc_waddr_o;
   std::vector<uint8_t> wdata(m.acc.entry);
@@ -173,6 +200,7 @@ bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, M
   model.eval();
   bool ok = true;
   if (inp) ok = read_input(m.inp, inp_addr, pair, &model.inp_rdata_i, sizeof(model.inp_rdata_i)) && ok;
+  if (inp && rows) ok = read_above(m.inp, inp_addr, above, &model.inp_rdata_i) && ok;
   if (wgt) ok = m.wgt.read(wgt_addr, &model.wgt_rdata_i) && ok;
   if (acc) {
     ok = m.acc.read(acc_addr, &model.acc_rdata_i) && ok;
@@ -193,7 +221,7 @@ bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, M
 
 /// The cycles of isa/timing.md. Prints the first that differs.
 bool on_time(const std::vector<isa::Instruction>& program, const isa::FaultRecord& fault, const Moments& moments,
-             bool pairs) {
+             int pairs) {
   GemmTiming timing(pairs);
   int64_t steps = 0;
   for (size_t n = 0; n < moments.completed.size(); ++n) {
@@ -212,9 +240,9 @@ bool on_time(const std::vector<isa::Instruction>& program, const isa::FaultRecor
 }
 
 template <typename Model>
-bool run(int batch, int block_in, int block_out, int batches, uint64_t seed, bool pairs = false) {
+bool run(int batch, int block_in, int block_out, int batches, uint64_t seed, int pairs = 0) {
   isa::MachineConfig config = sim::testing::odd_config(batch, block_in, block_out, kEntries);
-  config.raster_pairs = pairs ? 1 : 0;
+  config.raster_pairs = pairs;
   isa::validate(config);
   auto context = std::make_unique<VerilatedContext>();
   auto model = std::make_unique<Model>(context.get());
@@ -264,7 +292,10 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed, boo
          same(memories.acc, machine, isa::Space::kAcc) && ok;
     if (!ok) {
       std::printf("gemm %dx%dx%d%s: batch %d of seed %llu fails\n", batch, block_in, block_out,
-                  pairs ? " in pairs" : "", n, static_cast<unsigned long long>(seed));
+                  pairs == 2   ? " in pairs of rows"
+                  : pairs == 1 ? " in pairs"
+                               : "",
+                  n, static_cast<unsigned long long>(seed));
       return false;
     }
     instructions += program.size();
@@ -272,7 +303,10 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed, boo
     cycles += spent;
   }
   std::printf("gemm %dx%dx%d%s: %zu instructions, %zu faults, %lld cycles\n", batch, block_in, block_out,
-              pairs ? " in pairs" : "", instructions, faults, static_cast<long long>(cycles));
+              pairs == 2   ? " in pairs of rows"
+              : pairs == 1 ? " in pairs"
+                           : "",
+              instructions, faults, static_cast<long long>(cycles));
   return true;
 }
 
@@ -343,10 +377,12 @@ int main(int argc, char** argv) {
                  run<Vgemm_2x8x32>(2, 8, 32, batches, seed) && run<Vgemm_2x32x8>(2, 32, 8, batches, seed) &&
                  run<Vgemm_1x4x4_made>(1, 4, 4, batches, seed) && run<Vgemm_1x16x16_made>(1, 16, 16, batches, seed) &&
                  run<Vgemm_2x8x32_made>(2, 8, 32, batches, seed) && run<Vgemm_2x32x8_made>(2, 32, 8, batches, seed) &&
-                 run<Vgemm_1x16x16_pairs>(1, 16, 16, 2 * batches, seed, true) &&
-                 run<Vgemm_1x16x16_pairs_made>(1, 16, 16, batches, seed, true) &&
-                 run<Vgemm_2x32x8_pairs>(2, 32, 8, batches, seed, true) &&
-                 run<Vgemm_2x8x32_pairs_made>(2, 8, 32, batches, seed, true)
+                 run<Vgemm_1x16x16_pairs>(1, 16, 16, 2 * batches, seed, 1) &&
+                 run<Vgemm_2x32x8_pairs_made>(2, 32, 8, batches, seed, 1) &&
+                 run<Vgemm_1x16x16_rows>(1, 16, 16, 2 * batches, seed, 2) &&
+                 run<Vgemm_1x16x16_rows_made>(1, 16, 16, batches, seed, 2) &&
+                 run<Vgemm_2x32x8_rows>(2, 32, 8, batches, seed, 2) &&
+                 run<Vgemm_2x8x32_rows_made>(2, 8, 32, batches, seed, 2)
              ? 0
              : 1;
 }

@@ -23,9 +23,12 @@ struct Raster {
   int kept = 0;  // outer loops
   int64_t kernel_h = 1, kernel_w = 1, stride_y = 1, stride_x = 1, rows = 1, cols = 1;
   int64_t acc_y = 0, acc_x = 0;  // ACC strides
+  bool in_pairs = false;         // the machine takes its vectors so,
+  bool rows_in_pairs = false;    // and those of two rows at once
 };
 
-inline std::optional<Raster> raster_form(const isa::Gemm& g) {
+/// `pairs`: the machine's `raster_pairs`.
+inline std::optional<Raster> raster_form(const isa::Gemm& g, int pairs) {
   if (g.mode != isa::GemmMode::kDepthwise || (g.reduce != 1 && g.reduce != 2)) return std::nullopt;
   Raster r;
   r.kernel_w = g.extent[5];
@@ -63,7 +66,11 @@ inline std::optional<Raster> raster_form(const isa::Gemm& g) {
   }
   r.cols = (n_x - 1) * r.stride_x + r.kernel_w;
   r.rows = (n_y - 1) * r.stride_y + r.kernel_h;
-  if (r.cols > 4095 || r.rows > 4095 || (r.kernel_h > 1 && (r.cols < 2 || r.cols > isa::timing::gemm::kLineColumns)))
+  r.in_pairs = pairs > 0 && r.kernel_w == 3 && g.inp_stride[5] == 1;
+  r.rows_in_pairs = pairs > 1 && r.in_pairs && r.kernel_h == 3 && r.stride_x == 2 && r.stride_y == 2 &&
+                    g.inp_addr % 2 == 1 && (g.inp_stride[0] | g.inp_stride[1]) % 2 == 0 && (row_step & 3) == 2;
+  if (r.cols > 4095 || (r.rows_in_pairs ? n_y + 1 : r.rows) > 4095 ||
+      (r.kernel_h > 1 && (r.cols < 2 || r.cols > isa::timing::gemm::kLineColumns)))
     return std::nullopt;
   return r;
 }
@@ -80,12 +87,9 @@ inline std::vector<int64_t> newest_in_pairs(const Raster& r, bool early) {
   return columns;
 }
 
-/// Whether a machine with pairs takes this raster's vectors so.
-inline bool in_pairs(const isa::Gemm& g) { return g.extent[5] == 3 && g.inp_stride[5] == 1; }
-
 class GemmTiming {
  public:
-  explicit GemmTiming(bool pairs = false) : pairs_(pairs) {}
+  explicit GemmTiming(int pairs = 0) : pairs_(pairs) {}
   /// The cycle in which an instruction completes that was taken in cycle `taken`. `faults`: its ranges do.
   int64_t complete(const isa::Instruction& instruction, bool faults, int64_t taken) {
     const auto* gemm = std::get_if<isa::Gemm>(&instruction);
@@ -101,7 +105,7 @@ class GemmTiming {
 
  private:
   void walk(const isa::Gemm& g, int loop, int64_t acc) {
-    const auto raster = raster_form(g);
+    const auto raster = raster_form(g, pairs_);
     const int outer = raster ? raster->kept : isa::kLoops - g.reduce;
     if (loop < outer) {
       for (int i = 0; i < g.extent[loop]; ++i) walk(g, loop + 1, acc + i * g.acc_stride[loop]);
@@ -109,10 +113,10 @@ class GemmTiming {
     }
     if (raster) {
       const Raster& r = *raster;
-      for (int64_t row = 0; row < r.rows; ++row) {
+      for (int64_t row = 0; row < r.rows; row += r.rows_in_pairs ? 2 : 1) {
         std::vector<int64_t> newest;
         for (int64_t col = 0; col < r.cols; ++col) newest.push_back(col);
-        if (pairs_ && in_pairs(g)) newest = newest_in_pairs(r, row + 1 < r.kernel_h);
+        if (r.in_pairs) newest = newest_in_pairs(r, row + 1 < r.kernel_h);
         for (const int64_t col : newest) {
           const int64_t down = row - r.kernel_h + 1, right = col - r.kernel_w + 1;
           const bool result = down >= 0 && right >= 0 && down % r.stride_y == 0 && right % r.stride_x == 0;
@@ -137,7 +141,7 @@ class GemmTiming {
     ++steps_;
   }
 
-  bool pairs_ = false;   // the machine's `raster_pairs`
+  int pairs_ = 0;        // the machine's `raster_pairs`
   int64_t next_ = 0;     // cycle of the next step
   int64_t last_ = -100;  // of the last step, its stall included
   int64_t steps_ = 0;

@@ -12,6 +12,7 @@
 #include "base/row_arithmetic.h"
 #include "compiler/npu/graph/plan.h"
 #include "compiler/npu/lowering/nest_lowering.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::npu {
 
@@ -138,6 +139,14 @@ std::vector<bool> feeds_next(const Graph& graph) {
 
 namespace {
 
+/// Whether windows of three by three with a stride of 2 enter two rows at once.
+bool takes_row_pairs(const Nest& nest, const isa::MachineConfig& config) {
+  constexpr int64_t kTaps = isa::timing::gemm::kPairColumns;
+  return config.raster_pairs > 1 && nest.computation == Computation::kDepthwise && nest.stride_h == 2 &&
+         nest.stride_w == 2 && nest.dilation_h == 1 && nest.dilation_w == 1 && nest.extent[Dim::kKh] == kTaps &&
+         nest.extent[Dim::kKw] == kTaps && nest.tap_h == kTaps && nest.tap_w == kTaps;
+}
+
 std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, size_t count,
                                            const std::vector<Placement>& placements, const isa::MachineConfig& config,
                                            const Options& options) {
@@ -156,6 +165,7 @@ std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, siz
       for (Nest& nest : task.alternatives) {
         nest.columns_inside = nest.layout.columns > 1;  // the slots of the next link are those of single columns
         if (i == first) continue;
+        nest.row_pairs = takes_row_pairs(nest, config);
         // The vector unit reads what it wrote in OUT, where no other engine is in its way; the matrix engine reads INP.
         if (schedule::reads_by_alu(nest.computation)) nest.input_space = isa::Space::kOut;
       }
@@ -171,7 +181,9 @@ void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>&
   auto tasks = chain_tasks(graph, chain.first, chain.size(), placements, config, options);
   for (size_t s = 0; s < chain.size(); ++s) {
     const schedule::InputLayout layout = chain.nests[s]->layout;
+    const bool row_pairs = chain.nests[s]->row_pairs;  // what the plan has room for
     chain.tasks[s] = std::move(tasks[s].front());
+    for (Nest& nest : chain.tasks[s].alternatives) nest.row_pairs = row_pairs;
     chain.nests[s] = nest_of(chain.tasks[s], layout);
     TESSERA_INVARIANT(chain.nests[s] != nullptr, "a layout has gone with the places of tensors");
   }
@@ -287,7 +299,7 @@ class ChainLowerer {
     }
     // What other tiles have computed, with the padding beside it.
     const Sink top = sink(s, slot, frame, frame.top, 0);
-    const int64_t row = frame.cols * frame.blocks, aside = kept_[s] + place_of_kept(s, q, frame);
+    const int64_t row = row_entries(s, frame), aside = kept_[s] + place_of_kept(s, q, frame);
     nests_[s]->move(isa::AluSpace::kOut, aside, top.space, top.address, kept * row);
     if (!empty) {
       Sink rest = sink(s, slot, frame, frame.top + kept, frame.left);
@@ -308,7 +320,11 @@ class ChainLowerer {
   int64_t place_of_kept(size_t s, size_t q, const Frame& frame) const {
     const Tile& tile = all_[q].tiles[s + 1];
     const Dim dim = chain_.nests[s + 1]->computation == Computation::kDense ? Dim::kIc : Dim::kG;
-    return tile.begin[dim] * chain_.plan.rows->most_kept[s] * frame.cols;
+    const Nest& next = *chain_.nests[s + 1];
+    if (!next.row_pairs) return tile.begin[dim] * chain_.plan.rows->most_kept[s] * frame.cols;
+    const int64_t blocks = chain_.plan.tile.blocks;
+    return tile.begin[dim] / blocks * chain_.plan.rows->most_kept[s] *
+           schedule::planar_strides(next, frame.cols, blocks).row;
   }
 
   /// The next iteration of the same column and block whose nest s + 1 has work.
@@ -321,13 +337,20 @@ class ChainLowerer {
     return nullptr;
   }
 
+  /// Entries of a row in the slot of the nest behind nest s.
+  int64_t row_entries(size_t s, const Frame& frame) const {
+    const Nest& next = *chain_.nests[s + 1];
+    return next.row_pairs ? schedule::planar_strides(next, frame.cols, frame.blocks).row : frame.cols * frame.blocks;
+  }
+
   /// A place in the slot of the nest behind nest s.
   Sink sink(size_t s, int64_t slot, const Frame& frame, int64_t row, int64_t col) const {
-    const int64_t row_entries = frame.cols * frame.blocks;
+    const int64_t row_entries = this->row_entries(s, frame);
     Sink sink;
     sink.space = nests_[s + 1]->input_scope() == isa::Space::kInp ? isa::AluSpace::kInp : isa::AluSpace::kOut;
     const bool planar = nests_[s + 1]->planar();
-    sink.stride = {frame.rows * row_entries, row_entries, planar ? 1 : frame.blocks, planar ? frame.cols : 1};
+    sink.stride = {frame.rows * row_entries, row_entries, planar ? 1 : frame.blocks,
+                   planar ? schedule::planar_strides(nests_[s + 1]->nest(), frame.cols, frame.blocks).block : 1};
     sink.address = slot + row * row_entries + col * sink.stride[2];
     return sink;
   }

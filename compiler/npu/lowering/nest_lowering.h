@@ -111,7 +111,10 @@ class NestLowering {
            schedule_.intrinsic == &schedule::core_intrinsic(nest_.computation);
   }
   /// The next slot for an input that comes from a sink.
-  int64_t take_input(const Tile& tile) { return input_.address(input_.take(key_of(Operand::kInput, tile))); }
+  int64_t take_input(const Tile& tile) {
+    const int64_t slot = input_.address(input_.take(key_of(Operand::kInput, tile)));
+    return nest_.row_pairs ? slot | 1 : slot;
+  }
   /// Writes `value` into a rectangle of entries by the ALU; `readable`: an entry that holds something.
   void fill(const Sink& at, int64_t rows, int64_t cols, int64_t blocks, int64_t readable, uint8_t value);
   /// Moves so many entries of bytes by the ALU, from one place of INP or OUT to another.
