@@ -619,6 +619,29 @@ def test_nncf_reports_nothing_to_anybody(tmp_path, float_file):
     assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file() and path.suffix != ".code"]
 
 
+@pytest.mark.skipif(not HAVE_NNCF, reason=NNCF_MISSING)
+def test_where_the_accurate_bias_correction_fails_the_fast_one_has_its_statistics(monkeypatch):
+    """A residual block with a convolution beside it, at which NNCF's accurate correction fails: one calibration, and
+    the constants that --fast-bias makes. A block without one is corrected accurately."""
+    from nncf.quantization.algorithms.pipeline import Pipeline
+
+    runs, calibrate = [], Pipeline.run_from_step
+    monkeypatch.setattr(Pipeline, "run_from_step", lambda *given, **named: runs.append(1) or calibrate(*given, **named))
+
+    def made(beside, accurate):
+        b = float_models.Builder()
+        x = b.node("Relu", [b.conv("x", 3, 8)])
+        y = b.conv(b.node("Relu", [b.conv(x, 8, 8)]), 8, 8)
+        x = b.node("Relu", [b.node("Add", [y, b.conv(x, 8, 8, 1) if beside else x])])
+        model = b.model({"x": [1, 3, 16, 16]}, [b.node("GlobalAveragePool", [b.conv(x, 8, 4)])])
+        return tessera.quantize(model, float_models.feeds_of(model, 8), accurate_bias=accurate, report=True)
+
+    fails = made(True, True)
+    assert len(runs) == 1 and "fast bias correction, as the accurate one failed" in fails.report["weights"]
+    assert fails.model.graph == made(True, False).model.graph
+    assert "accurate bias correction" in made(False, True).report["weights"]
+
+
 def test_without_nncf_the_other_engine_is_offered(monkeypatch):
     import builtins
 

@@ -148,6 +148,32 @@ def test_learned_queries_and_a_guarded_mask(row_configs):
     assert not left & {"Softmax", "MatMul", "Add"}, left
 
 
+@pytest.mark.parametrize(
+    ("heads", "options", "masked"),
+    [
+        (4, {}, None),
+        (2, {"is_causal": 1}, None),
+        (4, {"scale": 0.2}, "constant"),
+        (1, {}, "input"),
+        (4, {"softcap": 20.0}, None),
+    ],
+)
+def test_the_attention_of_opset_23_is_its_definition(row_configs, heads, options, masked):
+    """Behind the normalisation of the same opset; keys and values of as many heads, of fewer, and of one."""
+    g, values = builders.Graph(23), rng_of(11)
+    x = g.node("MatMul", [g.input(values(1, 16, 24), "x"), g.constant(values(24, 32))], "m")
+    x = g.node("RMSNormalization", [x, g.constant(values(32))], "n")
+    operands = [g.node("MatMul", [x, g.constant(values(32, n * 8) / 6)], c) for c, n in zip("qkv", (4, heads, heads))]
+    hidden = np.where(np.tri(16, dtype=bool), 0, -np.inf).astype(np.float32)
+    if masked:
+        operands.append(g.constant(hidden) if masked == "constant" else g.input(np.maximum(hidden, -1e4), "mask"))
+    y = g.node("Attention", operands, "a", q_num_heads=4, kv_num_heads=heads, **options)
+    model = g.finish(g.node("MatMul", [y, g.constant(values(32, 32) / 6)], "y"))
+    assert not {"Attention", "RMSNormalization", "Where"} & operators(same_function(model, g.feeds))
+    left = on_the_npu(model, g.feeds, row_configs[1])
+    assert not left & {"Softmax", "MatMul", "Mul"}, left
+
+
 def test_a_normalisation_of_the_input(row_configs):
     """The input of a block is normalised and added behind: its bytes serve both."""
     g, values = builders.Graph(17), rng_of(7)

@@ -127,6 +127,68 @@ def import_nncf():
     return nncf
 
 
+@contextlib.contextmanager
+def quick_where_accurate_fails():
+    """Inside of this NNCF's accurate bias correction gives way to the fast one where it fails, with the statistics of
+    one calibration. Yields a list that names the failures.
+
+    The accurate one cuts a part out of the graph for each layer, and feeds it at the layers that it met on the ways
+    back from the part's outputs. Where ways meet, as in some residual networks, such a layer is outside of the part,
+    and NNCF ended there with KeyError, behind much of the network. That is asked ahead."""
+    from nncf.quantization.algorithms.bias_correction.algorithm import BiasCorrection
+    from nncf.quantization.algorithms.fast_bias_correction.algorithm import FastBiasCorrection
+    from nncf.quantization.algorithms.post_training import pipeline
+
+    failures = []
+
+    class Either(BiasCorrection):
+        def get_statistic_points(self, model, graph):
+            self.quick = FastBiasCorrection(BIAS_SAMPLES)
+            container = super().get_statistic_points(model, graph)
+            for points in self.quick.get_statistic_points(model, graph).values():
+                for point in points:
+                    container.add_statistic_point(point)
+            return container
+
+        def apply(self, model, graph, statistic_points=None, dataset=None):
+            try:
+                return super().apply(model, graph, statistic_points, dataset)
+            except Exception as e:  # of NNCF and what it stands on, whose kinds are not documented
+                failures.append((str(e).splitlines() or [type(e).__name__])[0])
+                return self.quick.apply(model, graph, statistic_points, dataset)
+
+        def _get_subgraph_data_for_node(self, node, nncf_graph):
+            part = super()._get_subgraph_data_for_node(node, nncf_graph)
+            if not holds_its_inputs(nncf_graph, part):
+                raise KeyError(f"a part of the graph at '{node.node_name}' does not hold a layer that it is fed at")
+            return part
+
+    pipeline.BiasCorrection = Either
+    try:
+        yield failures
+    finally:
+        pipeline.BiasCorrection = BiasCorrection
+
+
+def holds_its_inputs(graph, part):
+    """Whether each layer that `part` of an NNCF graph is fed at stands between its inputs and its outputs."""
+
+    def sources(name):
+        return [
+            (edge.input_port_id, (edge.from_node.node_name, edge.output_port_id))
+            for edge in graph.get_input_edges(graph.get_node_by_name(name))
+        ]
+
+    fed = {source for name, port in part.input_ids for into, source in sources(name) if into == port}
+    ways, seen = [output for output in part.output_ids if output not in fed], set()
+    while ways:
+        name, _ = ways.pop()
+        if name not in seen:
+            seen.add(name)
+            ways += [source for _, source in sources(name) if source not in fed]
+    return all(name in seen for name, _ in part.input_ids)
+
+
 def with_nncf(model, data, options, ranges, count):
     nncf = import_nncf()
     from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, OverflowFix
@@ -135,18 +197,22 @@ def with_nncf(model, data, options, ranges, count):
     attention = any(is_onnx(n, "MatMul") and n.input[1] not in Graph(model).constants for n in model.graph.node)
     ignored = sorted(set(options.float_nodes) & {n.name for n in model.graph.node})
 
-    def run(fast):
-        # NNCF draws progress bars on standard output, where they would stand in the way of the table, and numpy warns
-        # of numbers in it that are none.
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+    # NNCF draws progress bars on standard output, where they would stand in the way of the table, and numpy warns of
+    # numbers in it that are none.
+    try:
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            warnings.catch_warnings(),
+            quick_where_accurate_fails() as failed,
+        ):
             warnings.simplefilter("ignore", RuntimeWarning)
-            return nncf.quantize(
+            quantised = nncf.quantize(
                 copy.deepcopy(model),
                 nncf.Dataset(data.limited(min(count, BIAS_SAMPLES))),
                 preset=nncf.QuantizationPreset.MIXED,
                 target_device=nncf.TargetDevice.ANY,
                 subset_size=min(count, BIAS_SAMPLES),
-                fast_bias_correction=fast,
+                fast_bias_correction=not options.accurate_bias,
                 model_type=nncf.ModelType.TRANSFORMER if attention else None,
                 ignored_scope=nncf.IgnoredScope(names=ignored, validate=False) if ignored else None,
                 advanced_parameters=AdvancedQuantizationParameters(
@@ -154,20 +220,13 @@ def with_nncf(model, data, options, ranges, count):
                     activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX,
                 ),
             )
-
-    note = "accurate bias correction" if options.accurate_bias else "fast bias correction"
-    quantised = None
-    for fast in (False, True) if options.accurate_bias else (True,):
-        # The accurate correction cuts the graph behind each layer, and fails at some residual networks.
-        try:
-            quantised = run(fast)
-            break
-        except Exception as e:  # of NNCF and what it stands on, whose kinds are not documented
-            cause = (str(e).splitlines() or [type(e).__name__])[0]
-            note = "fast bias correction, as the accurate one failed"
-    if quantised is None:
+    except Exception as e:  # of NNCF and what it stands on, whose kinds are not documented
+        cause = (str(e).splitlines() or [type(e).__name__])[0]
         warnings.warn(f"NNCF does not take the model ({cause}); ONNX Runtime calibrates", stacklevel=2)
         return with_onnxruntime(model, data, options, ranges, count)
+    note = "accurate bias correction" if options.accurate_bias else "fast bias correction"
+    if failed:
+        note = "fast bias correction, as the accurate one failed"
     adapted, own = strip(quantised)
     adapted = shaped_like(adapted, model)
     restore(adapted, model, set(options.float_nodes))

@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import helper, numpy_helper, version_converter
 
 from .errors import error, model_error
@@ -13,6 +14,7 @@ from .graph import Graph, attribute, bodies, graphs_of, is_onnx, names_of, opset
 
 LEAST_OPSET = 13  # of scales for each channel
 MOST_OPSET = 22  # beyond it ONNX Runtime has no kernel of QuantizeLinear
+DEFINITIONS = "tessera.definitions"  # of the functions that stand for newer operators while they are put in place
 
 
 class Constants:
@@ -196,13 +198,65 @@ def convert_opset(model):
     return converted
 
 
+def is_known(node):
+    """Whether the last opset that quantisation works on has the operator; other domains count as known."""
+    return node.domain not in ("", "ai.onnx") or onnx.defs.has(node.op_type, MOST_OPSET, "")
+
+
+def by_definition(model):
+    """The model with the standard's own definition, in simpler operators, in the place of each operator that is newer
+    than quantisation works with, such as Attention and RMSNormalization. Those without a definition stay."""
+    version = opset_of(model)
+    if version <= MOST_OPSET:
+        return model
+    types = {}
+    for graph in graphs_of(onnx.shape_inference.infer_shapes(model).graph):
+        types |= {value.name: value.type for value in [*graph.input, *graph.output, *graph.value_info]}
+        types |= {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}
+    for node in [node for graph in graphs_of(model.graph) for node in graph.node if not is_known(node)]:
+        schema = onnx.defs.get_schema(node.op_type, version, "")
+        given = {entry.name for entry in node.attribute}
+        defaults = [a.default_value for a in schema.attributes.values() if a.default_value.type and a.name not in given]
+        node.attribute.extend(defaults)
+        if schema.has_context_dependent_function:
+            operands = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]
+            body = schema.get_context_dependent_function(node.SerializeToString(), operands)
+        elif schema.has_function:
+            body = schema.function_body.SerializeToString()
+        else:
+            continue
+        function = onnx.FunctionProto.FromString(body)
+        function.domain, function.name = DEFINITIONS, f"{node.op_type}_{len(model.functions)}"
+        for entry in function.opset_import:
+            entry.version = version
+        node.domain, node.op_type = function.domain, function.name
+        model.functions.append(function)
+    if not model.functions:
+        return model
+    model.opset_import.append(helper.make_opsetid(DEFINITIONS, 1))
+    model = onnx.inliner.inline_local_functions(model)
+    kept = [entry for entry in model.opset_import if entry.domain != DEFINITIONS]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    return by_definition(model)
+
+
+def plain_casts(model):
+    """CastLike as Cast, which ONNX Runtime folds. Changes the model."""
+    kinds = Graph(onnx.shape_inference.infer_shapes(model)).types
+    for node in (node for graph in graphs_of(model.graph) for node in graph.node if is_onnx(node, "CastLike")):
+        if node.input[1] in kinds:
+            node.op_type = "Cast"
+            node.attribute.append(helper.make_attribute("to", kinds[node.input.pop()]))
+
+
 def lower_opset(model):
     """The model in an opset for which ONNX Runtime has QuantizeLinear: what later ones changed in operators that exist
     here too is only what types they take."""
     if opset_of(model) <= MOST_OPSET:
         return model
     for node in (node for graph in graphs_of(model.graph) for node in graph.node):
-        known = node.domain not in ("", "ai.onnx") or onnx.defs.has(node.op_type, MOST_OPSET, "")
+        known = is_known(node)
         attributes = onnx.defs.get_schema(node.op_type, MOST_OPSET, "").attributes if known and not node.domain else ()
         fresh = [entry.name for entry in node.attribute if not node.domain and entry.name not in attributes]
         if not known or fresh:

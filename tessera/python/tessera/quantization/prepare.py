@@ -22,7 +22,7 @@ from .contrib import spell_out, weights_to_float
 from .errors import argument, error, model_error
 from .graph import Graph, attribute, drop_unread, graphs_of, is_onnx, name_apart, names_of, rename, sort_nodes, unique
 from .loop_states import fixed_states_to_reads
-from .opsets import Constants, convert_opset, lower_opset
+from .opsets import Constants, by_definition, convert_opset, lower_opset, plain_casts
 from .recurrent import cells_to_products, is_cell, steps_first
 from .scores import scores_in_one_form
 from .spellings import constants_to_weights, einsums_to_products, lengths_to_normalisations, without_guards
@@ -349,6 +349,8 @@ def standard(model, products):
         ("operators", lambda model: refuse_unfit(model, products)),
         ("precision", single_precision),
         ("opset", convert_opset),
+        ("newest operators", by_definition),
+        ("casts", plain_casts),
         ("newest opsets", lower_opset),
     )
     return _through(load(model), steps)

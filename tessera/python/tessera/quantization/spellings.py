@@ -232,14 +232,22 @@ def lengths_to_normalisations(model):
 # -------------------------------------------------------------------------------------------
 
 
-def _softmax_of_guard(graph, node):
-    """Of Where(IsNaN(p), number, p): the node of the softmax p."""
-    if not is_onnx(node, "Where"):
+def _guarded(graph, node):
+    """Of Where(IsNaN(p), number, p), and of the standard's Where(largest of the mask = minus infinity, number, p), also
+    where a constant says so of no row: the softmax p, how often it is read, and the node of the test or None."""
+    made = graph.producer.get(node.input[2]) if is_onnx(node, "Where") else None
+    if made is None or not is_onnx(made, "Softmax"):
         return None
-    test, made = graph.producer.get(node.input[0]), graph.producer.get(node.input[2])
-    if test is None or made is None or not is_onnx(test, "IsNaN") or not is_onnx(made, "Softmax"):
-        return None
-    return made if test.input[0] == node.input[2] else None
+    test, known = graph.producer.get(node.input[0]), graph.array(node.input[0])
+    if known is not None:
+        return None if known.any() else (made, 1, None)
+    if test is not None and is_onnx(test, "IsNaN") and test.input[0] == node.input[2]:
+        return made, 2, test
+    if test is not None and is_onnx(test, "Equal"):
+        largest, limit = graph.producer.get(test.input[0]), graph.array(test.input[1])
+        if largest is not None and is_onnx(largest, "ReduceMax") and limit is not None and np.isneginf(limit).all():
+            return made, 1, test
+    return None
 
 
 def without_guards(model):
@@ -247,12 +255,11 @@ def without_guards(model):
     quantisation, so such a row has equal shares and the guard never acts."""
     out, removed = _Rewriter(model), set()
     for node in out.graph.nodes:
-        softmax = _softmax_of_guard(out.graph, node)
-        test = out.graph.producer[node.input[0]] if softmax is not None else None
-        if softmax is None or not (_only_in(out.graph, softmax, 2) and _only_in(out.graph, test, 1)):
+        softmax, reads, test = _guarded(out.graph, node) or (None, 0, None)
+        if softmax is None or not _only_in(out.graph, softmax, reads) or (test and not _only_in(out.graph, test, 1)):
             out.nodes.append(node)
             continue
-        removed.add(id(test))
+        removed |= {id(node), id(test)}
         softmax.output[0] = node.output[0]
     out.nodes = [node for node in out.nodes if id(node) not in removed]
     out.finish()
