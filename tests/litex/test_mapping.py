@@ -91,9 +91,9 @@ def test_paths_between_clocks_in_phase_have_a_bound():
     slow, fast, other = "$glbnet$clkout0", "$glbnet$clkout1", "eth_clk"
     report = {
         "fmax": {
-            fast: {"achieved": 113.0, "constraint": 100},
-            slow: {"achieved": 50.5, "constraint": 50},
-            other: {"achieved": 130.0, "constraint": 125},
+            fast: {"achieved": 113.0, "constraint": 102},
+            slow: {"achieved": 50.5, "constraint": 50.9996},
+            other: {"achieved": 130.0, "constraint": 127.5},
         },
         "critical_paths": [
             path(f"posedge {slow}", f"posedge {slow}", 19.8),
@@ -110,3 +110,8 @@ def test_paths_between_clocks_in_phase_have_a_bound():
         (f"{fast} to {slow}", pytest.approx(125.0), 100),
     ]
     assert bitstream.clocks(report, []) == alone
+
+
+def test_clocks_are_asked_for_with_a_margin():
+    text = 'LOCATE COMP "clk25" SITE "G2";\nFREQUENCY PORT "clk25" 25.0 MHz;\n'
+    assert bitstream.hurried(text) == 'LOCATE COMP "clk25" SITE "G2";\nFREQUENCY PORT "clk25" 25.500000 MHz;\n'
