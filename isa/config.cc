@@ -117,6 +117,23 @@ int MachineConfig::queue_depth(Engine engine) const {
   return 0;
 }
 
+namespace {
+
+/// Why depthwise vectors cannot enter as `raster_pairs` says; empty when they can.
+std::string pairs_obstacle(const MachineConfig& config) {
+  if (config.raster_pairs == 0) return "";
+  if (config.inp_entry_bytes() < config.axi_bytes) {
+    return "raster_pairs needs batch * block_in = " + std::to_string(config.inp_entry_bytes()) +
+           " to be at least axi_bytes = " + std::to_string(config.axi_bytes) + "; leave it out";
+  }
+  if (config.block_in < 8) return "raster_pairs needs block_in to be at least 8; leave it out";
+  if (config.raster_pairs > 1 && config.inp_depth() < 4)
+    return "raster_pairs = 2 needs INP to hold at least four entries; set it to 1";
+  return "";
+}
+
+}  // namespace
+
 void validate(const MachineConfig& config) {
   const std::string where = "configuration " + (config.name.empty() ? std::string("(no name)") : config.name) + ": ";
   const auto in_range = [&](const char* name, int64_t value, int64_t low, int64_t high) {
@@ -162,14 +179,7 @@ void validate(const MachineConfig& config) {
          " to be at least 2 * axi_bytes = " + std::to_string(2 * config.axi_bytes));
   }
   in_range("raster_pairs", config.raster_pairs, 0, 2);
-  if (config.raster_pairs != 0 && config.inp_entry_bytes() < config.axi_bytes) {
-    fail(where + "raster_pairs needs batch * block_in = " + std::to_string(config.inp_entry_bytes()) +
-         " to be at least axi_bytes = " + std::to_string(config.axi_bytes) + "; leave it out");
-  }
-  if (config.raster_pairs != 0 && config.block_in < 8)
-    fail(where + "raster_pairs needs block_in to be at least 8; leave it out");
-  if (config.raster_pairs > 1 && config.inp_depth() < 4)
-    fail(where + "raster_pairs = 2 needs INP to hold at least four entries; set it to 1");
+  if (const std::string why = pairs_obstacle(config); !why.empty()) fail(where + why);
   in_range("cores", config.cores, 1, kMostCores);
   if (config.memory_axi_bytes != 0) {
     if (config.cores == 1) fail(where + "memory_axi_bytes is for machines of several cores; leave it out");

@@ -137,6 +137,8 @@ TEST(Config, RefusesSizes) {
   EXPECT_EQ(message(pairs("block_in = 8", "block_in = 4")),
             "configuration npu64: raster_pairs needs batch * block_in = 4 to be at least axi_bytes = 8; leave it out");
   EXPECT_EQ(message(pairs("axi_bytes = 8", "axi_bytes = 8")), "accepted");
+  EXPECT_EQ(message(replaced("inp_bytes = 16384", "inp_bytes = 24") + "raster_pairs = 2\n"),
+            "configuration npu64: raster_pairs = 2 needs INP to hold at least four entries; set it to 1");
 }
 
 TEST(Config, UnknownParametersNamesAndFiles) {

@@ -170,16 +170,26 @@ module tsr_window #(
         newest[OperandBits*b*Lanes+:OperandBits*Lanes] = newest_q[OperandBits*b*BlockIn+:OperandBits*Lanes];
       end
       taps_q <= (Width * (Taps - 1))'({taps_q, newest});
-      // In each case the vectors that a tap may take fit one look-up table a bit.
+      // In each case the vectors that a tap may take fit one look-up table a bit. What it never takes is not there.
       for (int unsigned t = 1; t < Taps; t++) begin
         case (source_i[SourceBits*(t-1)+:2])
-          2'd1: taps_q[Width*(t-1)+:Width] <= RasterPairs == 2 && t == 2 * Columns && 2 * t > Taps ? odd_line_q[0+:Width] : line_q[0+:Width];
-          2'd2: taps_q[Width*(t-1)+:Width] <= t == 1 ? first : t == Columns ? above : line_q[Width+:Width];
+          2'd1: begin
+            if (RasterPairs == 2 && t == 2 * Columns && 2 * t > Taps) taps_q[Width*(t-1)+:Width] <= odd_line_q[0+:Width];
+            else if (2 * t <= Taps || (RasterPairs != 0 && t % Columns == 1 && t / Columns < 3))
+              taps_q[Width*(t-1)+:Width] <= line_q[0+:Width];
+          end
+          2'd2: begin
+            if (RasterPairs != 0 && t == 1) taps_q[Width*(t-1)+:Width] <= first;
+            else if (RasterPairs == 2 && t == Columns) taps_q[Width*(t-1)+:Width] <= above;
+            else if ((t % 2 == 0 && 3 * t / 2 <= Taps) || (RasterPairs != 0 && t == 2 * Columns + 1))
+              taps_q[Width*(t-1)+:Width] <= line_q[Width+:Width];
+          end
           2'd3: begin
-            if (RasterPairs == 0 || t > 8) taps_q[Width*(t-1)+:Width] <= '0;
-            else if (t % Columns == 0) taps_q[Width*(t-1)+:Width] <= odd_line_q[Width*(t/Columns-1)+:Width];
-            else if (t % Columns == 1) taps_q[Width*(t-1)+:Width] <= first_above;
-            else taps_q[Width*(t-1)+:Width] <= t == 2 ? newest : taps_q[Width*((t+Taps-4)%(Taps-1))+:Width];
+            if (RasterPairs != 0 && t < 3 * Columns) begin
+              if (t % Columns == 0) taps_q[Width*(t-1)+:Width] <= odd_line_q[Width*(t/Columns-1)+:Width];
+              else if (t % Columns == 2) taps_q[Width*(t-1)+:Width] <= t == 2 ? newest : taps_q[Width*((t+Taps-4)%(Taps-1))+:Width];
+              else if (RasterPairs == 2 && t == Columns + 1) taps_q[Width*(t-1)+:Width] <= first_above;
+            end
           end
           default: ;
         endcase
