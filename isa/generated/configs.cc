@@ -165,7 +165,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
-raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle, 2: and with a stride of 2 four
+raster_pairs = 2        # 1: depthwise windows of three columns take two vectors a cycle, 2: and with a stride of 2 four
 cores = 2               # cores that share the master to DRAM
 memory_axi_bytes = 16   # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},
@@ -192,7 +192,7 @@ reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 packed_weights = 0      # 1: LOAD unpacks weights of 4 bits
-raster_pairs = 1        # 1: depthwise windows of three columns take two vectors a cycle, 2: and with a stride of 2 four
+raster_pairs = 2        # 1: depthwise windows of three columns take two vectors a cycle, 2: and with a stride of 2 four
 cores = 4               # cores that share the master to DRAM
 memory_axi_bytes = 32   # bytes of a beat of the shared master; 0: axi_bytes
 )toml"},

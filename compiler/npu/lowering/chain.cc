@@ -139,12 +139,13 @@ std::vector<bool> feeds_next(const Graph& graph) {
 
 namespace {
 
-/// Whether windows of three by three with a stride of 2 enter two rows at once.
+/// Whether windows of three by three with a stride of 2 enter two rows at once. Not on chips of several cores: what
+/// such windows make worth while moves more bytes, and the search prices a core's bytes without the other cores.
 bool takes_row_pairs(const Nest& nest, const isa::MachineConfig& config) {
   constexpr int64_t kTaps = isa::timing::gemm::kPairColumns;
-  return config.raster_pairs > 1 && nest.computation == Computation::kDepthwise && nest.stride_h == 2 &&
-         nest.stride_w == 2 && nest.dilation_h == 1 && nest.dilation_w == 1 && nest.extent[Dim::kKh] == kTaps &&
-         nest.extent[Dim::kKw] == kTaps && nest.tap_h == kTaps && nest.tap_w == kTaps;
+  return config.raster_pairs > 1 && config.cores == 1 && nest.computation == Computation::kDepthwise &&
+         nest.stride_h == 2 && nest.stride_w == 2 && nest.dilation_h == 1 && nest.dilation_w == 1 &&
+         nest.extent[Dim::kKh] == kTaps && nest.extent[Dim::kKw] == kTaps && nest.tap_h == kTaps && nest.tap_w == kTaps;
 }
 
 std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, size_t count,
