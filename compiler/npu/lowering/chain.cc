@@ -340,8 +340,7 @@ class ChainLowerer {
 
   /// Entries of a row in the slot of the nest behind nest s.
   int64_t row_entries(size_t s, const Frame& frame) const {
-    const Nest& next = *chain_.nests[s + 1];
-    return next.row_pairs ? schedule::planar_strides(next, frame.cols, frame.blocks).row : frame.cols * frame.blocks;
+    return schedule::planar_strides(*chain_.nests[s + 1], frame.cols, frame.blocks).row;
   }
 
   /// A place in the slot of the nest behind nest s.
