@@ -185,7 +185,7 @@ module tsr_rows #(
   } taken_t;
   localparam int unsigned TakenBits = RowBits + 19;
   localparam int unsigned LateBits = $clog2(Rounding + 1);
-  taken_t read_now, read_late, taken;
+  taken_t read_now, read_before, read_late_q, taken;
   logic takes;
   logic [LateBits-1:0] late_q;  // cycles until the vectors that are read have been taken
   logic all_taken;
@@ -196,10 +196,12 @@ module tsr_rows #(
   assign read_now.part = part;
   assign read_now.row = fetch_row_q;
   assign read_now.target = result_target;
-  tsr_delay #(.Width(TakenBits), .Stages(Rounding)) u_late (
-    .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(1'b1), .data_i(read_now), .data_o(read_late)
+  // The last cycle is a register's, because what is decided here would come late out of a memory of look-up tables.
+  tsr_delay #(.Width(TakenBits), .Stages(Rounding - 1)) u_late (
+    .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(1'b1), .data_i(read_now), .data_o(read_before)
   );
-  assign taken = rounds ? read_late : read_now;
+  always_ff @(posedge clk_i) read_late_q <= read_before;
+  assign taken = rounds ? read_late_q : read_now;
   assign takes = rounds ? rounded_valid_i : taking;
   assign takes_sum = takes && !taken.result;
   assign takes_result = takes && taken.result;
