@@ -14,6 +14,9 @@ namespace tessera::emit {
 /// Uses of one resource, at most one a cycle.
 class Ledger {
  public:
+  /// Room for uses in the cycles up to this one; later ones may come, too.
+  void reserve(int64_t cycles) { used_.reserve(static_cast<size_t>(cycles / kBucket + 1)); }
+
   /// Uses that nobody delays, spread over `cycles` from `begin` on.
   void book(int64_t begin, int64_t cycles, int64_t uses) {
     for (int64_t at = begin, end = begin + std::max<int64_t>(cycles, 1); at < end;) {
@@ -122,11 +125,12 @@ class Ledger {
   }
   int32_t& used(int64_t bucket) {
     const auto index = static_cast<size_t>(bucket);
-    if (index >= used_.size()) used_.resize(2 * index + 64, 0);
+    if (index >= used_.size()) used_.resize(std::max(index + 1, std::min(2 * index + 64, used_.capacity())), 0);
     return used_[index];
   }
   int32_t& held(int64_t bucket) {
     used(bucket);
+    held_.reserve(used_.capacity());
     held_.resize(used_.size(), 0);
     return held_[static_cast<size_t>(bucket)];
   }

@@ -171,6 +171,7 @@ class Replay {
   void number_waits() {
     conditions_.resize(headers_.size());
     std::array<int64_t, isa::kEngines> signals{};
+    int64_t cycles = 0;  // if nothing overlapped
     for (size_t i = 0; i < headers_.size(); ++i) {
       const isa::Header& header = headers_[i];
       Conditions& conditions = conditions_[i];
@@ -182,6 +183,7 @@ class Replay {
       }
       const auto target = works_[i]->engine;
       if (!target) continue;
+      cycles += std::max(works_[i]->duration.engine, works_[i]->duration.beats);
       conditions.target = static_cast<uint8_t>(*target);
       engines_[conditions.target].program.push_back(static_cast<uint32_t>(i));
       if (header.signal) ++signals[conditions.target];
@@ -193,6 +195,7 @@ class Replay {
       e.takes.reserve(e.program.size());
       e.signals.reserve(static_cast<size_t>(signals[k]));
     }
+    for (Ledger* ledger : {&bus_, &acc_, &alu_writes_, &load_writes_, &alu_reads_}) ledger->reserve(cycles);
   }
 
   /// The first cycle in which an instruction's conditions may hold, those last that hold last: the signals that it

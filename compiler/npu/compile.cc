@@ -8,6 +8,7 @@
 #include "compiler/emit/predict.h"
 #include "compiler/emit/synchronise.h"
 #include "compiler/npu/assembly/assemble.h"
+#include "compiler/npu/assembly/at_once.h"
 #include "compiler/npu/cores/cores.h"
 #include "compiler/npu/graph/graph.h"
 #include "compiler/npu/graph/plan.h"
@@ -117,11 +118,16 @@ Program compiled(const Graph& graph, const isa::MachineConfig& config, const Opt
     layer.stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
     layer.padded_macs += isa::effects(program.instructions[i], config).macs;
   }
-  const emit::Prediction prediction =
-      emit::predict(program.instructions, program.layer_of_instruction, emitter.works, program.layers.size(), config,
-                    {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
-  for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
-  isa::check_program(program.instructions, config);
+  at_once(2, 2, [&](size_t which, size_t) {
+    if (which == 1) {
+      isa::check_program(program.instructions, config);
+      return;
+    }
+    const emit::Prediction prediction =
+        emit::predict(program.instructions, program.layer_of_instruction, emitter.works, program.layers.size(), config,
+                      {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
+    for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
+  });
   return program;
 }
 

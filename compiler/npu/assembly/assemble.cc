@@ -55,7 +55,8 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
-  if (!judged || !tries_to_forward(lowered, options)) {
+  const bool asks = judged && options.forward == Forward::kIfFaster && lowered.pushed() > kShort;
+  if (!judged || (!asks && !tries_to_forward(lowered, options))) {
     lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
     return lowered;
   }
@@ -80,7 +81,8 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   }
   Emitter unchanged = lowered;
   std::array<int64_t, 3> cycles{};
-  // Of a long stream the best way alone is then judged in all ways to place fetches.
+  // Whether to look for what stays is asked beside them. Of a long stream the best way alone is then judged in all ways
+  // to place fetches.
   const bool glances = thorough && lowered.pushed() > kGlanced;
   const auto cycles_of = [&](Emitter& way) {
     return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge, thorough);
@@ -90,6 +92,7 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
       cycles[2] = cycles_of(unchanged);
       return;
     }
+    if (asks && !tries_to_forward(lowered, options)) return;
     const std::set<size_t> copies = forward(0, {});
     if (!ways[0]) return;
     at_once(kAtOnce, copies.empty() ? 1 : 2, [&](size_t way, size_t) {

@@ -55,7 +55,7 @@ class ByteNumbers {
       if (part == lanes() && follow(numbers))
         set_whole(entry, *numbers);
       else
-        std::copy_n(numbers, part, set_apart(entry) + lane);
+        std::copy_n(numbers, part, set_apart(entry, part == lanes()) + lane);
       numbers += part;
     });
   }
@@ -65,23 +65,24 @@ class ByteNumbers {
       if (part == lanes())
         set_whole(entry, kUnknown);
       else if (whole(entry) != kUnknown)
-        std::fill_n(set_apart(entry) + lane, part, kUnknown);
+        std::fill_n(set_apart(entry, false) + lane, part, kUnknown);
     });
   }
 
   /// The same as reading and writing.
   void copy(const ByteNumbers& from, int64_t source, int64_t begin, int64_t count) {
-    const bool aligned = ((source | begin) & (lanes() - 1)) == 0;
-    std::vector<Number> numbers;
-    each_entry(begin, count, [&](int64_t entry, int64_t lane, int64_t part) {
-      const Number number = aligned && part == lanes() ? from.whole(source >> bits_) : kApart;
-      if (number != kApart) {
-        set_whole(entry, number);
-      } else {
-        numbers.resize(static_cast<size_t>(part));
-        from.read(source, part, numbers.data());
-        write((entry << bits_) + lane, part, numbers.data());
+    if (((source | begin | count) & (lanes() - 1)) == 0) {
+      const int64_t first = begin >> bits_, of = source >> bits_;
+      for (int64_t k = 0; k < count >> bits_; ++k) {
+        if (const Number number = from.whole(of + k); number != kApart)
+          set_whole(first + k, number);
+        else
+          copy_apart(from, source + (k << bits_), first + k, 0, lanes());
       }
+      return;
+    }
+    each_entry(begin, count, [&](int64_t entry, int64_t lane, int64_t part) {
+      copy_apart(from, source, entry, lane, part);
       source += part;
     });
   }
@@ -99,6 +100,12 @@ class ByteNumbers {
     }
   }
 
+  void copy_apart(const ByteNumbers& from, int64_t source, int64_t entry, int64_t lane, int64_t part) {
+    moved_.resize(static_cast<size_t>(lanes()));
+    from.read(source, part, moved_.data());
+    write((entry << bits_) + lane, part, moved_.data());
+  }
+
   bool follow(const Number* numbers) const {
     const Number first = *numbers, step = first == kUnknown ? 0 : 1;
     if ((first & static_cast<Number>(lanes() - 1)) != 0) return false;
@@ -108,18 +115,20 @@ class ByteNumbers {
     return true;
   }
 
-  /// The numbers of an entry's bytes, which need not follow each other from now on.
-  Number* set_apart(int64_t entry) {
+  /// The numbers of an entry's bytes, which need not follow each other from now on. `all`: all of them are about to be
+  /// written.
+  Number* set_apart(int64_t entry, bool all) {
     if (apart_.empty()) apart_.resize(static_cast<size_t>(bytes()));
     Number* const numbers = apart_.data() + (entry << bits_);
     if (whole(entry) == kApart) return numbers;
-    read(entry << bits_, lanes(), numbers);
+    if (!all) read(entry << bits_, lanes(), numbers);
     set_whole(entry, kApart);
     return numbers;
   }
 
   int bits_ = 0;
   std::vector<Number> entries_, apart_;  // the latter of all bytes, where an entry needs it
+  std::vector<Number> moved_;            // of an entry, on their way
 };
 
 }  // namespace tessera::npu

@@ -71,6 +71,9 @@ class ByteSet {
         at = of_page;
         continue;
       }
+      for (const int64_t whole = at % kWord == 0 ? of_page / kWord * kWord : at; at < whole; at += kWord) {
+        if (visit((*page)[static_cast<size_t>(at % kPage / kWord)], ~uint64_t{0})) return true;
+      }
       while (at < of_page) {
         const int64_t low = at % kWord, count = std::min(kWord - low, of_page - at);
         const uint64_t bits = (~uint64_t{0} >> (kWord - count)) << low;

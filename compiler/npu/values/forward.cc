@@ -65,13 +65,8 @@ std::vector<Reading> readings_of(const isa::Instruction& instruction) {
 
 class Forwarding {
  public:
-  Forwarding(std::vector<Streamed>& stream, const ArenaBytes& results, const std::set<size_t>& loads,
-             const isa::MachineConfig& config)
-      : stream_(stream),
-        results_(results),
-        loads_(loads),
-        config_(config),
-        entry_bytes_(config.entry_bytes(Space::kInp)) {}
+  Forwarding(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config)
+      : stream_(stream), results_(results), config_(config), entry_bytes_(config.entry_bytes(Space::kInp)) {}
 
   /// The first half, which knows of no copies; whether anything is unread by it.
   bool point() {
@@ -79,20 +74,43 @@ class Forwarding {
     return drop_unread();
   }
 
+  /// The copies that may replace LOADs of what stands elsewhere. What a copy writes is what its LOAD would have: no
+  /// choice among them changes what the others are.
+  std::vector<std::pair<size_t, Streamed>> copies() {
+    std::vector<std::pair<size_t, Streamed>> found;
+    StreamValues values(config_);
+    for (size_t i = 0; i < stream_.size(); ++i) {
+      const Streamed& streamed = stream_[i];
+      if (!streamed.kept) continue;
+      if (std::holds_alternative<isa::Load>(streamed.instruction)) {
+        const auto runs = arena_runs(streamed.instruction);
+        if (auto copy = runs ? copy_of(*runs, values) : std::nullopt) found.emplace_back(i, std::move(*copy));
+      }
+      values.run(streamed.instruction, streamed.work);
+    }
+    return found;
+  }
+
   /// The second half.
-  Forwarded replace(bool unread) {
-    Forwarded done{unread, {}};
-    if (!replace_loads()) return done;
+  Forwarded replace(const Pointed& pointed, const std::set<size_t>& loads) {
+    Forwarded done{pointed.unread, {}};
+    std::vector<size_t> replaced;
+    for (const auto& [i, copy] : pointed.copies) {
+      if (loads.count(i) != 0) continue;
+      stream_[i] = copy;
+      replaced.push_back(i);
+    }
+    if (replaced.empty()) return done;
     done.changed = true;
     drop_unread();
-    place_results(stream_, copies_, config_);
-    std::copy_if(copies_.begin(), copies_.end(), std::inserter(done.copies, done.copies.end()),
+    place_results(stream_, replaced, config_);
+    std::copy_if(replaced.begin(), replaced.end(), std::inserter(done.copies, done.copies.end()),
                  [&](size_t i) { return stream_[i].kept; });
     return done;
   }
 
  private:
-  void renew(Streamed& streamed) { streamed.work = emit::work_of(streamed.instruction, config_); }
+  void renew(Streamed& streamed) const { streamed.work = emit::work_of(streamed.instruction, config_); }
 
   // ---- readers
 
@@ -246,26 +264,11 @@ class Forwarding {
 
   // ---- LOADs of what stands elsewhere
 
-  /// The vector unit copies what stands on the chip. Whether there was anything.
-  bool replace_loads() {
-    StreamValues values(config_);
-    for (size_t i = 0; i < stream_.size(); ++i) {
-      if (!stream_[i].kept) continue;
-      if (!std::holds_alternative<isa::Load>(stream_[i].instruction) || loads_.count(i) != 0) {
-        values.run(stream_[i].instruction, stream_[i].work);
-        continue;
-      }
-      const Streamed fetched = stream_[i];  // what a copy writes is what its LOAD would have
-      if (const auto runs = arena_runs(fetched.instruction)) replace(i, *runs, values);
-      values.run(fetched.instruction, fetched.work);
-    }
-    return !copies_.empty();
-  }
-
-  void replace(size_t i, const Runs& runs, StreamValues& values) {
+  /// The vector unit's copy of what stands on the chip, in place of a LOAD.
+  std::optional<Streamed> copy_of(const Runs& runs, StreamValues& values) const {
     Walk walk;
     const auto found = values.on_chip(runs, walk);
-    if (!found || walk.size() > kMostCopied) return;
+    if (!found || walk.size() > kMostCopied) return std::nullopt;
     isa::Alu copy;
     copy.src = alu_space(found->space);
     copy.src_addr = static_cast<uint16_t>(found->first);
@@ -275,24 +278,21 @@ class Forwarding {
       copy.extent[k] = static_cast<uint16_t>(walk.extent[k]);
       copy.src_stride[k] = copy.dst_stride[k] = static_cast<int16_t>(walk.extent[k] > 1 ? walk.stride[k] : 0);
     }
-    if (!set_loops(loops_of(copy, copy.src_stride), found->parts)) return;
+    if (!set_loops(loops_of(copy, copy.src_stride), found->parts)) return std::nullopt;
     copy.low = kLowest;
     copy.high = kHighest;
     Streamed other{copy, {}, true};
     renew(other);
-    if (overlaps_itself(other.work)) return;
-    stream_[i] = std::move(other);
-    copies_.push_back(i);
+    if (overlaps_itself(other.work)) return std::nullopt;
+    return other;
   }
 
   static constexpr int16_t kLowest = -512, kHighest = 511;  // of any byte
 
   std::vector<Streamed>& stream_;
   const ArenaBytes& results_;
-  const std::set<size_t>& loads_;
   const isa::MachineConfig& config_;
   const int64_t entry_bytes_;
-  std::vector<size_t> copies_;
 };
 
 }  // namespace
@@ -314,16 +314,19 @@ bool within(const std::vector<Streamed>& stream, const isa::MachineConfig& confi
 }  // namespace
 
 Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const isa::MachineConfig& config) {
-  Pointed done{std::move(stream), false, false};
+  Pointed done{std::move(stream), false, false, {}};
   done.possible = can_forward(config) && within(done.stream, config);
-  if (done.possible) done.unread = Forwarding(done.stream, results, {}, config).point();
+  if (!done.possible) return done;
+  Forwarding forwarding(done.stream, results, config);
+  done.unread = forwarding.point();
+  done.copies = forwarding.copies();
   return done;
 }
 
 Forwarded forward(Pointed& stream, const ArenaBytes& results, const isa::MachineConfig& config,
                   const std::set<size_t>& loads) {
   if (!stream.possible) return {};
-  return Forwarding(stream.stream, results, loads, config).replace(stream.unread);
+  return Forwarding(stream.stream, results, config).replace(stream, loads);
 }
 
 Forwarded forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config,

@@ -39,8 +39,9 @@ struct Forwarded {
 /// A stream whose readers point at the oldest places of what they read, which is the same for any `loads` below.
 struct Pointed {
   std::vector<Streamed> stream;
-  bool possible = false;  // on this machine
-  bool unread = false;    // there was something whose bytes nobody reads
+  bool possible = false;                            // on this machine
+  bool unread = false;                              // there was something whose bytes nobody reads
+  std::vector<std::pair<size_t, Streamed>> copies;  // that may stand in place of LOADs, by these in order
 };
 Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const isa::MachineConfig& config);
 Forwarded forward(Pointed& stream, const ArenaBytes& results, const isa::MachineConfig& config,

@@ -129,55 +129,58 @@ void StreamValues::run(const isa::Instruction& instruction, const emit::Work& wo
 
 void StreamValues::note(Space space, int64_t entry) {
   const Number number = first_of(space, entry);
-  if (number == kUnknown || lane_of(number) != 0) return;
+  if (number != kUnknown && lane_of(number) == 0) note(number, Place(space, entry));
+}
+
+void StreamValues::note(Number number, const Place& place) {
   const size_t at = entry_of(number);
-  if (places_.size() <= at) places_.resize(std::max(at + 1, 2 * places_.size()));
-  List& list = places_[at];
-  const uint32_t place = Place(space, entry).packed();
-  if (list.first == kNoPlace) {
-    list.first = place;
+  if (places_.size() <= at) places_.resize(std::max(at + 1, 2 * places_.size()), kNoPlace);
+  uint32_t& known = places_[at];
+  if (known == place.packed()) return;
+  if (known == kNoPlace || (known < kList && gone(Place(known), at))) {
+    known = place.packed();
     return;
   }
   const auto node = static_cast<int32_t>(nodes_.size());
-  nodes_.push_back({place, -1});
-  (list.next < 0 ? list.next : nodes_[static_cast<size_t>(list.last)].next) = node;
+  if (known < kList) {
+    nodes_.push_back({known, node + 1});
+    nodes_.push_back({place.packed(), -1});
+    known = kList + static_cast<uint32_t>(lists_.size());
+    lists_.push_back({node, node + 1});
+    return;
+  }
+  List& list = lists_[known - kList];
+  nodes_.push_back({place.packed(), -1});
+  (list.first < 0 ? list.first : nodes_[static_cast<size_t>(list.last)].next) = node;
   list.last = node;
 }
 
 void StreamValues::name(Space space, int64_t at) {
   ByteNumbers& numbers = scratchpad(space).numbers;
   if (mixed(space, at) != 0 || numbers.whole(at) != kUnknown) return;
-  numbers.set_whole(at, fresh());
-  note(space, at);
+  const Number number = fresh();
+  numbers.set_whole(at, number);
+  note(number, Place(space, at));
 }
 
 template <typename Visit>
 bool StreamValues::any_place(Number number, Visit&& visit) {
   const size_t at = entry_of(number);
-  if (at >= places_.size()) return false;
-  List& list = places_[at];
-  const auto gone = [&](const Place& place) {  // something else stands there now
-    const Number first = first_of(place.space, place.entry);
-    return entry_of(first) != at || lane_of(first) != 0;
-  };
-  while (list.first != kNoPlace && gone(Place(list.first))) {
-    list.first = kNoPlace;
-    if (list.next < 0) break;
-    const Node node = nodes_[static_cast<size_t>(list.next)];
-    list.first = node.place;
-    list.next = node.next;
+  if (at >= places_.size() || places_[at] == kNoPlace) return false;
+  if (places_[at] < kList) {
+    const Place place(places_[at]);
+    return !gone(place, at) && visit(place);
   }
-  if (list.first == kNoPlace) return false;
-  if (visit(Place(list.first))) return true;
+  List& list = lists_[places_[at] - kList];
   int32_t before = -1;
-  for (int32_t i = list.next; i >= 0;) {
+  for (int32_t i = list.first; i >= 0;) {
     const auto [packed, next] = nodes_[static_cast<size_t>(i)];
     const Place place(packed);
-    if (!gone(place)) {
+    if (!gone(place, at)) {
       if (visit(place)) return true;
       before = i;
     } else {
-      (before < 0 ? list.next : nodes_[static_cast<size_t>(before)].next) = next;
+      (before < 0 ? list.first : nodes_[static_cast<size_t>(before)].next) = next;
       if (next < 0) list.last = before;
     }
     i = next;
@@ -263,22 +266,29 @@ bool StreamValues::number_unknown(Number* lanes, int64_t lane, int64_t count) {
   return made;
 }
 
-void StreamValues::load_part(Space space, int64_t byte, int64_t from, int64_t count) {
+void StreamValues::load_parts(Space space, int64_t byte, int64_t from, int64_t count) {
   numbers_.resize(static_cast<size_t>(count));
-  Number* const lanes = numbers_.data();
-  numbers_in_dram(from, count, lanes);
-  if (number_unknown(lanes, byte & (lanes_ - 1), count)) set_in_dram(from, count, lanes);
-  scratchpad(space).numbers.write(byte, count, lanes);
+  Number* const numbers = numbers_.data();
+  numbers_in_dram(from, count, numbers);
+  bool made = false;
+  for (int64_t done = 0, part = 0; done < count; done += part) {
+    const int64_t lane = (byte + done) & (lanes_ - 1);
+    part = std::min(lanes_ - lane, count - done);
+    made = number_unknown(numbers + done, lane, part) || made;
+  }
+  if (made) set_in_dram(from, count, numbers);
+  scratchpad(space).numbers.write(byte, count, numbers);
 }
 
 void StreamValues::load_entries(Space space, int64_t entry, int64_t from, int64_t count) {
   std::fill_n(&mixed(space, entry), count, uint8_t{0});
   const auto load_apart = [&](int64_t e) {
-    load_part(space, (entry + e) * lanes_, from + e * lanes_, lanes_);
+    load_parts(space, (entry + e) * lanes_, from + e * lanes_, lanes_);
     note(space, entry + e);
   };
   if ((from & (lanes_ - 1)) != 0) {
-    for (int64_t e = 0; e < count; ++e) load_apart(e);
+    load_parts(space, entry * lanes_, from, count * lanes_);
+    for (int64_t e = 0; e < count; ++e) note(space, entry + e);
     return;
   }
   ByteNumbers& there = scratchpad(space).numbers;
@@ -292,7 +302,7 @@ void StreamValues::load_entries(Space space, int64_t entry, int64_t from, int64_
       }
       if (number == kUnknown) page->set_whole(in_page, number = fresh());
       there.set_whole(entry + e, number);
-      note(space, entry + e);
+      note(number, Place(space, entry + e));
     }
   });
 }
@@ -310,7 +320,7 @@ void StreamValues::load(const Runs& runs) {
       uint8_t& parts = mixed(runs.space, entry);
       if (lane != 0) parts = 1;
       if (lane == 0 && parts == 0) scratchpad(runs.space).numbers.set_whole(entry, kUnknown);
-      load_part(runs.space, at, from + done, count);
+      load_parts(runs.space, at, from + done, count);
       note(runs.space, entry);
       done += count;
     }

@@ -79,11 +79,11 @@ class StreamValues {
         : space((packed & 1) != 0 ? isa::Space::kInp : isa::Space::kOut), entry(packed >> 1) {}
     uint32_t packed() const { return static_cast<uint32_t>(entry) << 1 | (space == isa::Space::kInp ? 1U : 0U); }
   };
-  static constexpr uint32_t kNoPlace = UINT32_MAX;
-  /// Places of an entry's number, oldest first. The others stand in nodes_, the next one and the last one; -1: none.
+  /// What places_ holds: the place of a number of which there is one, or from kList on the list of several.
+  static constexpr uint32_t kNoPlace = UINT32_MAX, kList = uint32_t{1} << 31;
+  /// The first and the last of nodes_, oldest first; -1: none.
   struct List {
-    uint32_t first = kNoPlace;
-    int32_t next = -1, last = -1;
+    int32_t first = -1, last = -1;
   };
   struct Node {
     uint32_t place;
@@ -100,8 +100,15 @@ class StreamValues {
   Number byte_at(isa::Space space, int64_t byte) { return scratchpad(space).numbers.at(byte); }
   Number fresh() { return ++last_ * static_cast<Number>(lanes_); }
   void note(isa::Space space, int64_t entry);
+  /// The same of an entry with the number `number` of lane 0.
+  void note(Number number, const Place& place);
   /// Gives an entry of which nothing is known a number.
   void name(isa::Space space, int64_t entry);
+  /// Whether something else than the entry with the number `at` x lanes stands in a place now.
+  bool gone(const Place& place, size_t at) {
+    const Number first = first_of(place.space, place.entry);
+    return entry_of(first) != at || lane_of(first) != 0;
+  }
   /// Calls visit(place) of a number's places, oldest first, until it says true; whether it did.
   template <typename Visit>
   bool any_place(Number number, Visit&& visit);
@@ -123,8 +130,8 @@ class StreamValues {
   bool number_unknown(Number* lanes, int64_t lane, int64_t count);
   /// Whole entries that come from bytes of the arena from one on.
   void load_entries(isa::Space space, int64_t entry, int64_t from, int64_t count);
-  /// A part of an entry that comes from the arena.
-  void load_part(isa::Space space, int64_t byte, int64_t from, int64_t count);
+  /// Bytes that come from the arena, byte by byte: parts of entries, or entries that begin anywhere there.
+  void load_parts(isa::Space space, int64_t byte, int64_t from, int64_t count);
   void load(const Runs& runs);
   void store(const Runs& runs);
   void copy(const isa::Alu& alu);
@@ -146,7 +153,8 @@ class StreamValues {
   const int64_t lanes_;  // a power of two
   const int lane_bits_;
   Scratchpad inp_, out_;
-  std::vector<List> places_;  // by entry's number / lanes
+  std::vector<uint32_t> places_;  // by entry's number / lanes
+  std::vector<List> lists_;
   std::vector<Node> nodes_;
   Pages<ByteNumbers> dram_;      // behind kArenaBase
   std::vector<Number> numbers_;  // of what is moved
