@@ -2,6 +2,8 @@
 """Quantisation of float models, small seeded ones of many kinds and public ones, with each engine. Every product runs
 on the NPU, every element equals ONNX Runtime's, the outputs stay near the float model's, and accuracy is kept."""
 
+import importlib.util
+import math
 import os
 import subprocess
 
@@ -9,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tessera.quantization import measure
+from tessera.quantization import keeping, measure
 
 import tessera
 from tests.oracle import oracle
@@ -105,9 +107,11 @@ def test_a_softmax_between_quantised_products_stays_float():
 
 
 @pytest.mark.skipif(not HAVE_NNCF, reason=NNCF_MISSING)
-def test_nncf_reports_nothing_to_anybody(tmp_path, float_file):
+def test_nncf_reports_nothing_to_anybody(tmp_path):
     """Nothing of its telemetry is loaded, and no file of it appears in the home folder: none but compiled code."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("NNCF", "CI", "PYTEST"))}
+    float_file = tmp_path / "model.onnx"
+    onnx.save(float_models.relu6(), float_file)
     done = subprocess.run(
         [str(BUILD / "bin" / "tessera"), "quantize", str(float_file), "--calibrate", "random", "--engine", "nncf"],
         capture_output=True,
@@ -125,6 +129,7 @@ def test_where_the_accurate_bias_correction_fails_the_fast_one_has_its_statistic
     the constants that --fast-bias makes. A block without one is corrected accurately."""
     from nncf.quantization.algorithms.pipeline import Pipeline
 
+    monkeypatch.setattr(keeping, "wanted", lambda state: math.inf)
     runs, calibrate = [], Pipeline.run_from_step
     monkeypatch.setattr(Pipeline, "run_from_step", lambda *given, **named: runs.append(1) or calibrate(*given, **named))
 
@@ -142,6 +147,16 @@ def test_where_the_accurate_bias_correction_fails_the_fast_one_has_its_statistic
     assert "accurate bias correction" in made(False, True).report["weights"]
 
 
+@pytest.mark.skipif(not HAVE_NNCF, reason=NNCF_MISSING)
+@pytest.mark.parametrize("near", [False, True])
+def test_nncf_corrects_where_rounded_weights_are_not_near_enough(near, monkeypatch):
+    monkeypatch.setattr(keeping, "wanted", lambda state: -math.inf if near else math.inf)
+    model = float_models.relu6()
+    made = tessera.quantize(model, float_models.feeds_of(model, 8), engine="nncf", report=True)
+    assert made.report["engine"].startswith("onnxruntime" if near else "nncf")
+    assert ("bias correction" in made.report["weights"]) != near
+
+
 def test_without_nncf_the_other_engine_is_offered(monkeypatch):
     import builtins
 
@@ -153,6 +168,7 @@ def test_without_nncf_the_other_engine_is_offered(monkeypatch):
         return original(name, *arguments, **keywords)
 
     monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert refused("requirements-quantize.txt.*--engine onnxruntime", float_models.relu6(), "random", engine="nncf")
 
 

@@ -11,6 +11,7 @@ network's outputs nearer is measured, and they are left out where they do not (q
 import contextlib
 import copy
 import dataclasses
+import importlib.util
 import io
 import itertools
 import logging
@@ -190,6 +191,8 @@ def holds_its_inputs(graph, part):
 
 
 def with_nncf(model, data, options, ranges, count):
+    """The model with biases, and in transformers also weights, as NNCF corrects them on `count` samples. Where NNCF
+    does not take the model that is the model as it was, without a `plain` one beside it."""
     nncf = import_nncf()
     from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, OverflowFix
     from nncf.quantization.range_estimator import RangeEstimatorParametersSet
@@ -208,10 +211,10 @@ def with_nncf(model, data, options, ranges, count):
             warnings.simplefilter("ignore", RuntimeWarning)
             quantised = nncf.quantize(
                 copy.deepcopy(model),
-                nncf.Dataset(data.limited(min(count, BIAS_SAMPLES))),
+                nncf.Dataset(data.limited(count)),
                 preset=nncf.QuantizationPreset.MIXED,
                 target_device=nncf.TargetDevice.ANY,
-                subset_size=min(count, BIAS_SAMPLES),
+                subset_size=count,
                 fast_bias_correction=not options.accurate_bias,
                 model_type=nncf.ModelType.TRANSFORMER if attention else None,
                 ignored_scope=nncf.IgnoredScope(names=ignored, validate=False) if ignored else None,
@@ -335,13 +338,9 @@ def check(engine, method):
     """Errors: tessera.Error (invalid_argument) for an engine or a method that there is not."""
     if engine not in ENGINES:
         raise argument(f"--engine takes {' or '.join(ENGINES)}, not '{engine}'")
+    if engine == "nncf" and importlib.util.find_spec("nncf") is None:
+        import_nncf()  # its error, before anything is done
     if method not in METHODS:
         raise argument(f"--method takes {', '.join(METHODS)}, not '{method}'")
     if engine == "nncf" and method in ("entropy", "percentile"):
         raise argument(f"--method {method} is one of the engine onnxruntime; add --engine onnxruntime")
-
-
-def calibrate(engine, model, data, options, ranges, count):
-    """Runs the engine. options: `method`, `accurate_bias`, `float_nodes` (names that stay float). ranges: the observed
-    extremes of the model's tensors over `count` samples."""
-    return (with_nncf if engine == "nncf" else with_onnxruntime)(model, data, options, ranges, count)

@@ -34,6 +34,12 @@ RUNS = 1 << 33  # multiply-accumulates of the samples that judge a trial, about
 LOCAL_SAMPLES = 2
 
 
+def wanted(state):
+    """How near the outputs of a network are to be, in dB, for nothing more to be tried: small ones are quick to try."""
+    total = state.placement.macs_npu + state.placement.macs_cpu
+    return SMALL_DECIBELS if total <= FINE_PRODUCTS else FINE_DECIBELS
+
+
 class Keeping:
     def __init__(self, work):
         self.work, self.gains = work, None

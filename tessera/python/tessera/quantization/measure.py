@@ -101,7 +101,7 @@ def decibels(signal, noise):
     return math.inf if noise <= 0 else 10 * math.log10(signal / noise)
 
 
-HELD_BYTES = 1 << 28  # of tensors that one run gives
+HELD_BYTES = 1 << 29  # of tensors that one run gives
 
 
 def observed_runs(model, names, data, progress=None):

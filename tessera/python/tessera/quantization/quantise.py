@@ -43,7 +43,8 @@ SHAPE_SAMPLES = 8
 DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
 ROUND_SAMPLES = 64
-ELEMENTS = 1 << 31  # of float tensors, over the samples that judge
+ELEMENTS = 1 << 31  # of float tensors, over the samples that weights are rounded for
+JUDGED_ELEMENTS = 1 << 29  # the same, over those that judge: a network runs over them once for each trial
 MADE_UP_ELEMENTS = 1 << 27  # the same, over all samples of random values, of which more say nothing more
 MADE_UP_SAMPLES = 8  # of random values, at least
 FEWEST_HELD = 4  # samples that can judge; where fewer are left over, all judge and all are fitted to
@@ -154,8 +155,7 @@ class Quantization:
         self.same, found = self._split(*self._equalised(feeds))
         self.meter.begin("calibrating")
         found = engines.completed(self.same, self.data, found)
-        engine = options.engine if self._has_products() else "onnxruntime"
-        self.calibrated = engines.calibrate(engine, self.same, self.data, options, found, self.statistics.samples)
+        self.calibrated = engines.with_onnxruntime(self.same, self.data, options, found, self.statistics.samples)
         self._narrow(feeds)
         self.meter.begin("asking the compiler")
         self.state = settle_with_compiler(self.calibrated, options, self.float_nodes)
@@ -232,13 +232,15 @@ class Quantization:
         """How many samples judge and are rounded for: fewer of a network with large tensors, where each place of a
         tensor counts as a sample; and how long the steps take beside each other."""
         elements = _elements(self._at_sizes_of_samples())
-        afford = lambda fewest, most: int(np.clip(ELEMENTS // max(1, elements), fewest, most))
-        self.judges, self.taught = afford(FEWEST_HELD, DISTANCE_SAMPLES), afford(DISTANCE_SAMPLES, ROUND_SAMPLES)
+        afford = lambda whole, fewest, most: int(np.clip(whole // max(1, elements), fewest, most))
+        self.judges = afford(JUDGED_ELEMENTS, FEWEST_HELD, DISTANCE_SAMPLES)
+        self.taught = afford(ELEMENTS, DISTANCE_SAMPLES, ROUND_SAMPLES)
+        self.corrected = afford(JUDGED_ELEMENTS, FEWEST_HELD, engines.BIAS_SAMPLES)
         known = min(n for n in (self.data.size, self.data.limit, 10**6) if n is not None)
         if self.data.synthetic:
             known = min(known, max(MADE_UP_SAMPLES, MADE_UP_ELEMENTS // max(1, elements)))
             self.data, self.judges = self.data.limited(known), min(self.judges, max(FEWEST_HELD, known // 2))
-        samples = min(known, self.taught)
+        self.corrected, samples = min(known, self.corrected), min(known, self.taught)
         self.meter = Meter(
             self.progress,
             {
@@ -246,10 +248,11 @@ class Quantization:
                 "observing tensors": 3 * known,
                 "equalising": 4 * self.judges,
                 "splitting": 4 * SPLIT_TRIALS * SPLIT_SAMPLES,
-                "calibrating": 40 * samples if self.options.engine == "nncf" else 0,
+                "calibrating": 0,
                 "narrowing ranges": 6 * self.judges,
                 "asking the compiler": 8 * self.judges,
                 "rounding weights": 4 * samples + 4 * self.judges,
+                "correcting biases": 40 * self.corrected if self.options.engine == "nncf" else 0,
                 "comparing weights": 6 * self.judges,
             },
         )
@@ -383,7 +386,7 @@ class Quantization:
         self.calibrated.ranges = chosen
 
     def _choose_weights(self):
-        """Takes the weights and biases as rounding.py makes them. Those that the engine made, or those as they were,
+        """Takes the weights and biases as rounding.py makes them. Those that the engine makes, or those as they were,
         take their place if they bring the outputs clearly nearer to the float ones, on samples that rounding.py has not
         seen where there are enough: it works layer by layer, where little can go wrong, and a few samples prefer now
         one and now another. Where its weights stay, they are made once more, with the samples that have judged, unless
@@ -394,18 +397,23 @@ class Quantization:
         count, most = min(samples - held, self.taught), min(samples, self.taught)
         feeds = take(self.data.behind(count), held) if held else take(self.data, self.judges)
         reference = measure.float_outputs(self.float_model, feeds) if held else self.reference
-        engine, tried, left = self.calibrated, [], {**self.state.left, **self.float_nodes}
-        plain = dataclasses.replace(engine, note="as they were")
-        other = self.state
-        if engine.plain is not None:
-            plain = dataclasses.replace(plain, model=engine.plain, plain=None)
-            other = candidate(plain, self.options, left)
+        measured = lambda state: measure.output_distances(state.model, feeds, reference, self.answers)
+        plain, left = dataclasses.replace(self.calibrated, note="as they were"), {**self.state.left, **self.float_nodes}
         self.meter.begin("rounding weights")
-        work = rounding.Rounding(other)
+        work = rounding.Rounding(self.state)
         rounded = lambda count: self._rounded(plain, left, work.round(self.data, count, self.meter.at))
-        tried = [rounded(count)] + [(engine, self.state)] * (engine.plain is not None) + [(plain, other)]
+        tried = [rounded(count), (plain, self.state)]
+        found = [measured(state) for _, state in tried]
+        if self.options.engine == "nncf" and self._has_products() and max(found)[0] < keeping.wanted(self.state):
+            self.meter.begin("correcting biases")
+            taught = min(samples, self.corrected)
+            made = engines.with_nncf(self.same, self.data, self.options, self.calibrated.ranges, taught)
+            made.samples = samples
+            tried = [(dataclasses.replace(other, version=made.version), state) for other, state in tried]
+            if made.plain is not None:
+                tried.insert(1, (made, candidate(made, self.options, left)))
+                found.insert(1, measured(tried[1][1]))
         self.meter.begin("comparing weights")
-        found = [measure.output_distances(state.model, feeds, reference, self.answers) for _, state in tried]
         reached = [whole for whole, _ in found]
         best = self._clearly_nearest(reached, [alone for _, alone in found])
         self.calibrated, _ = tried[best]

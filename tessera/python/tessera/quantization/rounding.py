@@ -10,6 +10,7 @@ itself and inverts nothing. Inputs are those of the float model. The mean error 
 that of the operand, whose small channels are all rounded to one side. Means and covariances are sums over the data, so
 memory does not grow with it; of a large tensor some places are drawn."""
 
+import contextlib
 import copy
 import dataclasses
 import math
@@ -292,6 +293,17 @@ def batches(layers):
         yield batch
 
 
+def one_thread():
+    """Inside of this numpy's linear algebra has one thread, where threadpoolctl is there, as beside NNCF. OpenBLAS's
+    threads spin while they wait for each other: on processors that others use too, a factor of 1152 columns takes
+    0.04 s of one thread and 0.3 to 1.2 s of two."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return contextlib.nullcontext()
+    return threadpool_limits(1, "blas")
+
+
 class Rounding:
     """Weights of a candidate, rounded for samples. With more samples they may be rounded once more, and those that have
     been seen are not run again, as far as all covariances fit into memory."""
@@ -304,6 +316,10 @@ class Rounding:
     def round(self, data, count, progress=None):
         """The candidate's float model with weights rounded for the first `count` samples of the data, and for each
         layer's name the scales of them."""
+        with one_thread():
+            return self._round(data, count, progress)
+
+    def _round(self, data, count, progress):
         model = copy.deepcopy(self.state.plan.graph.model)
         nodes, self.taken = {node.name: node for node in model.graph.node}, names_of(model)
         scales, total = {}, sum(map(len, self.batches))
