@@ -11,7 +11,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 #include "runtime/buffer_pool.h"
 #include "runtime/cpu_code.h"
 #include "runtime/layout.h"
