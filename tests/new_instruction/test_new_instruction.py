@@ -10,8 +10,9 @@ The short form compiles what can reach the places of the list and checks that ea
 instruction of the vector unit, one of the matrix unit, and a transfer. The long form (TESSERA_LONG=1) adds all three,
 compiles every translation unit that sees the instructions and lints every module: nothing else may be named.
 
-An operator of the CPU is counted likewise: an expression in the table ops/kernels/pointwise.h is all that the interpreter's
-kernel and the compiled loop need, a Movement in a family of ops/ all that an operator needs which only moves elements.
+An operator of the CPU is counted likewise: an expression in the table ops/kernels/pointwise.h is all that the
+interpreter's kernel and the compiled loop need, a Movement in a family of ops/ all that an operator needs which only
+moves elements.
 """
 
 import concurrent.futures
@@ -277,7 +278,11 @@ def table_places(entry, sources):
 
 @pytest.mark.parametrize(
     "entry,refusing",
-    [(CUBE, []), (NOT_COMPILED, ["compiler/cpu/expressions/elementwise.cc"]), (NOT_INTERPRETED, ["ops/onnx/family_pointwise.cc"])],
+    [
+        (CUBE, []),
+        (NOT_COMPILED, ["compiler/cpu/expressions/elementwise.cc"]),
+        (NOT_INTERPRETED, ["ops/onnx/family_pointwise.cc"]),
+    ],
     ids=["both", "interpreted", "compiled"],
 )
 def test_an_expression_takes_one_place(entry, refusing, tmp_path):
