@@ -273,6 +273,17 @@ const std::vector<Port>& Model::inputs() const { return state_->inputs; }
 const std::vector<Port>& Model::outputs() const { return state_->outputs; }
 const std::vector<Port>& Model::overridable() const { return state_->overridable; }
 
+std::vector<int64_t> Model::constant_extents() const {
+  std::map<int64_t, size_t> counts;
+  state_->module->walk([&](nn::ConstantOp constant) {
+    for (const int64_t extent : nn::to_type_info(constant.getType()).shape) ++counts[extent];
+  });
+  std::vector<int64_t> extents;
+  for (const auto& [extent, count] : counts) extents.push_back(extent);
+  std::stable_sort(extents.begin(), extents.end(), [&](int64_t a, int64_t b) { return counts[a] > counts[b]; });
+  return extents;
+}
+
 void Model::optimise(const SnapshotObserver& snapshots, bool close) {
   if (state_->optimised) return;
   run_passes(state_->context, *state_->module, snapshots, close);

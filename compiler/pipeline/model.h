@@ -81,6 +81,9 @@ class Model {
   /// Initializers that the model lists as inputs too (since IR version 4): default values of inputs. ImportOptions
   /// turns them into inputs, which stand behind the others.
   const std::vector<Port>& overridable() const;
+  /// Extents of the model's constants, those of most constants first: what an open dimension of an input may have to
+  /// be.
+  std::vector<int64_t> constant_extents() const;
 
   /// Runs the graph passes once; what follows uses the result. Errors: kInvalidModel, kUnsupported with the node's
   /// name.

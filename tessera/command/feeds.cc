@@ -128,15 +128,19 @@ NamedValues read_feeds(const Arguments& a, const Session& session, const std::st
       std::fprintf(stderr, "tessera: input '%s': random values of shape %s%s; use --shape to choose another\n",
                    port.name.c_str(), ops::to_string(port.shape).c_str(), why);
   };
-  if (!session.loads_artifact() && session.pasts().empty()) {
-    for (const auto& [name, shape] : quantised_shapes(read_text(path), missing, import)) {
+  std::map<std::string, ops::Shape> shapes;
+  if (!session.loads_artifact()) {
+    const auto model = compiler::ModelSource::from_file(path);
+    const auto quantised =
+        session.pasts().empty() ? quantised_shapes(model.bytes(), missing, import) : decltype(shapes)();
+    for (const auto& [name, shape] : quantised) {
       Port& port =
           *std::find_if(missing.begin(), missing.end(), [&name = name](const Port& p) { return p.name == name; });
       import.shapes[name] = port.shape = shape;
       tell(port, ", with which the model was quantised");
     }
+    shapes = shapes_that_fit(model, import, missing);
   }
-  const auto shapes = session.loads_artifact() ? decltype(import.shapes)() : shapes_that_fit(path, import, missing);
   uint64_t seed = static_cast<uint64_t>(a.random_seed);
   for (Port& port : missing) {
     if (const auto shape = shapes.find(port.name); shape != shapes.end()) {

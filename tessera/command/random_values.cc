@@ -2,6 +2,9 @@
 #include "tessera/command/random_values.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
+#include <set>
 
 #include "base/error.h"
 
@@ -13,6 +16,10 @@ constexpr size_t kSequenceElements = 3;  // of a sequence
 constexpr int64_t kChannels = 3;         // of an image
 constexpr size_t kMostRank = 4;
 constexpr int64_t kExtents[] = {8, 32, 64, 128, 224, 256, 512};
+constexpr int64_t kFirstAxes[] = {1, 64};  // where the first axis may count no samples
+constexpr int64_t kMostExtent = 4096;      // of the model's constants, for an open dimension
+constexpr size_t kOwnExtents = 24;
+constexpr std::chrono::seconds kLooking{15};  // for sizes of a model that takes long to read
 
 /// Numbers of 44 bits (xorshift).
 class Numbers {
@@ -131,29 +138,68 @@ ops::Shape of_rank(size_t rank, int64_t extent) {
 /// How the open dimensions of an image are read: all alike, or one of them as channels.
 enum class Layout { kPlain, kChannelsFirst, kChannelsLast };
 
-/// The open dimensions as `extent`, but those of the first axis, and of the same name as one there, as 1, and the
-/// channels of an image as 3.
-std::map<std::string, ops::Shape> with_extent(const std::vector<Port>& ports, int64_t extent, size_t rank,
-                                              Layout layout) {
-  const auto name_of = [](const Port& port, size_t axis) {
-    return axis < port.dim_names.size() ? port.dim_names[axis] : std::string();
-  };
-  std::vector<std::string> batches;
+/// Of a dimension; one that the model does not name has its own.
+std::string name_of(const Port& port, size_t axis) {
+  if (axis < port.dim_names.size() && !port.dim_names[axis].empty()) return port.dim_names[axis];
+  return port.name + "." + std::to_string(axis);
+}
+
+/// The open dimensions that are or are not `first` axes, once each.
+std::set<std::string> open_dimensions(const std::vector<Port>& ports, bool first) {
+  std::set<std::string> names;
   for (const Port& port : ports)
-    if (is_open(port) && port.shape[0] < 0 && !name_of(port, 0).empty()) batches.push_back(name_of(port, 0));
+    for (size_t axis = 0; is_open(port) && axis < port.shape.size(); ++axis)
+      if (port.shape[axis] < 0 && (axis == 0) == first) names.insert(name_of(port, axis));
+  return names;
+}
+
+/// What stands in the place of open dimensions.
+struct Extents {
+  int64_t first = 1;   // axes, and dimensions of the same name
+  int64_t others = 1;  // but the channels of an image
+  std::map<std::string, int64_t> named;
+  size_t rank = 0;  // of inputs of unknown rank
+  Layout layout = Layout::kPlain;
+};
+
+std::map<std::string, ops::Shape> with_extents(const std::vector<Port>& ports, const Extents& extents) {
+  const std::set<std::string> batches = open_dimensions(ports, true);
   std::map<std::string, ops::Shape> shapes;
   for (const Port& port : ports) {
-    if (is_unranked(port)) shapes[port.name] = of_rank(rank, extent);
+    if (is_unranked(port)) shapes[port.name] = of_rank(extents.rank, extents.others);
     if (!is_open(port)) continue;
     ops::Shape& shape = shapes[port.name] = port.shape;
-    const size_t channels = layout == Layout::kPlain || shape.size() != 4 ? 0
-                            : layout == Layout::kChannelsFirst            ? 1
-                                                                          : 3;
+    const size_t channels = extents.layout == Layout::kPlain || shape.size() != 4 ? 0
+                            : extents.layout == Layout::kChannelsFirst            ? 1
+                                                                                  : 3;
     for (size_t axis = 0; axis < shape.size(); ++axis) {
       if (shape[axis] >= 0) continue;
-      const bool batch = axis == 0 || std::count(batches.begin(), batches.end(), name_of(port, axis)) != 0;
-      shape[axis] = batch ? 1 : axis == channels ? kChannels : extent;
+      const bool batch = axis == 0 || batches.count(name_of(port, axis)) != 0;
+      const auto named = extents.named.find(name_of(port, axis));
+      shape[axis] = named != extents.named.end() ? named->second
+                    : batch                      ? extents.first
+                    : axis == channels           ? kChannels
+                                                 : extents.others;
     }
+  }
+  return shapes;
+}
+
+/// Shapes to try, the likely ones first. `own`: extents of the model's constants.
+std::vector<std::map<std::string, ops::Shape>> candidates(const std::vector<Port>& ports, std::vector<int64_t> own) {
+  const bool unranked = std::any_of(ports.begin(), ports.end(), is_unranked);
+  std::vector<std::map<std::string, ops::Shape>> shapes;
+  for (size_t rank = unranked ? 1 : kMostRank; rank <= kMostRank; ++rank)
+    for (const int64_t extent : kExtents)
+      for (const Layout layout : {Layout::kPlain, Layout::kChannelsFirst, Layout::kChannelsLast})
+        shapes.push_back(with_extents(ports, {1, extent, {}, rank, layout}));
+  std::erase_if(own, [](int64_t extent) { return extent < 2 || extent > kMostExtent; });
+  if (own.size() > kOwnExtents) own.resize(kOwnExtents);
+  for (const int64_t first : kFirstAxes) {
+    for (const int64_t extent : own) shapes.push_back(with_extents(ports, {first, extent, {}, kMostRank}));
+    for (const std::string& name : open_dimensions(ports, false))
+      for (const int64_t extent : own)
+        shapes.push_back(with_extents(ports, {first, first, {{name, extent}}, kMostRank}));
   }
   return shapes;
 }
@@ -169,33 +215,37 @@ ops::Value random_value(const Port& port, uint64_t seed) {
   return ops::Value::make_sequence(std::move(elements));
 }
 
-std::map<std::string, ops::Shape> shapes_that_fit(const std::string& path, const compiler::ImportOptions& import,
+std::map<std::string, ops::Shape> shapes_that_fit(const compiler::ModelSource& model,
+                                                  const compiler::ImportOptions& import,
                                                   const std::vector<Port>& ports) {
-  const auto inner_axis = [](const Port& port) {
-    return is_open(port) && std::any_of(port.shape.begin() + 1, port.shape.end(), [](int64_t d) { return d < 0; });
-  };
-  const bool unranked = std::any_of(ports.begin(), ports.end(), is_unranked);
-  if (!unranked && std::none_of(ports.begin(), ports.end(), inner_axis)) return {};
-  const auto fits = [&](const std::map<std::string, ops::Shape>& shapes) {
+  const bool open = std::any_of(ports.begin(), ports.end(), [](const Port& port) {
+    return is_unranked(port) ||
+           (is_open(port) && std::any_of(port.shape.begin() + 1, port.shape.end(), [](int64_t d) { return d < 0; }));
+  });
+  if (!open) return {};
+  const auto misfit = [&](const std::map<std::string, ops::Shape>& shapes) -> std::optional<Error> {
     compiler::ImportOptions to = import;
     for (const auto& [name, shape] : shapes) to.shapes[name] = shape;
     try {
-      compiler::Model::from_file(path, to);
-      return true;
-    } catch (const Error&) {
-      return false;
+      compiler::Model::from_source(model, to);
+    } catch (const Error& error) {
+      return error;
     }
+    return std::nullopt;
   };
-  if (fits(with_extent(ports, 1, 0, Layout::kPlain))) return {};
-  for (size_t rank = unranked ? 1 : kMostRank; rank <= kMostRank; ++rank) {
-    for (const int64_t extent : kExtents) {
-      for (const Layout layout : {Layout::kPlain, Layout::kChannelsFirst, Layout::kChannelsLast}) {
-        auto shapes = with_extent(ports, extent, rank, layout);
-        if (fits(shapes)) return shapes;
-      }
-    }
-  }
-  return {};
+  const auto with_ones = misfit(with_extents(ports, {}));
+  if (!with_ones) return {};
+  const auto others = candidates(ports, compiler::Model::from_source(model, import).constant_extents());
+  const auto end = std::chrono::steady_clock::now() + kLooking;
+  size_t tried = 0;
+  for (; tried < others.size() && std::chrono::steady_clock::now() < end; ++tried)
+    if (!misfit(others[tried])) return others[tried];
+  std::string names;
+  for (const Port& port : ports)
+    if (is_open(port) || is_unranked(port)) names += (names.empty() ? "'" : ", '") + port.name + "'";
+  throw Error(with_ones->code(), std::string(with_ones->what()) + "; so it is with 1 for the open dimensions of " +
+                                     names + ", and " + std::to_string(tried) +
+                                     " other sizes do not fit either; give --shape NAME=D0,D1,...");
 }
 
 }  // namespace tessera

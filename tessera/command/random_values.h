@@ -15,11 +15,13 @@ namespace tessera {
 ops::Value random_value(const Port& port, uint64_t seed);
 
 /// Shapes for the inputs among `ports` whose shape is open, with which the model can be read: 1 for each open
-/// dimension, or where that is too small for its windows the first of a few larger extents, with the first axis of each
-/// input left at 1; of unknown ranks up to 4 the first that fits. `import` has the shapes that are known. Empty where
-/// every open dimension may be 1 and every unknown rank 0, and where nothing fits: what is wrong shows when the model
-/// is compiled.
-std::map<std::string, ops::Shape> shapes_that_fit(const std::string& path, const compiler::ImportOptions& import,
+/// dimension, or where that does not fit the first that does of a few larger extents, with the first axis of each input
+/// left at 1; then of those that the model's constants have, for all open dimensions or one of them, beside first axes
+/// of 1 and more. Of unknown ranks up to 4 the first that fits. `import` has the shapes that are known. Empty where
+/// every open dimension may be 1 and every unknown rank 0. Errors: that of the model with ones, with what was tried and
+/// the way out, where nothing fits.
+std::map<std::string, ops::Shape> shapes_that_fit(const compiler::ModelSource& model,
+                                                  const compiler::ImportOptions& import,
                                                   const std::vector<Port>& ports);
 
 }  // namespace tessera

@@ -82,6 +82,45 @@ def test_open_dimensions_become_large_enough(command, tmp_path):
     assert out["y"].shape == (1, 2, 2, 2)
 
 
+def test_open_dimensions_take_extents_of_the_model(command, tmp_path):
+    """A product of 266 values of each frame; windows of frames and bands, of which there are 144; and two inputs, of
+    which one open dimension is 1."""
+    floats, output = TensorProto.FLOAT, [("y", TensorProto.FLOAT, None)]
+    held = lambda name, *shape: numpy_helper.from_array(np.ones(shape, np.float32), name)
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    out, told = run(command, tmp_path, [product], [("x", floats, ["t", "f"])], output, [held("w", 266, 7)])
+    assert out["y"].shape == (1, 7) and "'x': random values of shape [1,266]; use --shape" in told
+
+    axes = numpy_helper.from_array(np.array([0, 1]), "axes")
+    frames = [
+        helper.make_node("Mul", ["x", "s"], ["m"]),
+        helper.make_node("Unsqueeze", ["m", "axes"], ["image"]),
+        helper.make_node("Conv", ["image", "w"], ["y"]),
+    ]
+    weights = [held("w", 2, 1, 3, 3), held("s", 144), axes]
+    out, told = run(command, tmp_path, frames, [("x", floats, [None, None])], output, weights)
+    assert out["y"].shape == (1, 2, 62, 142) and "[64,144]" in told
+
+    cell = [helper.make_node("Conv", ["x", "w"], ["c"], strides=[64]), helper.make_node("Mul", ["c", "h"], ["y"])]
+    inputs = [("x", floats, [1, 1, None]), ("h", floats, [1, None, 5])]
+    out, told = run(command, tmp_path, cell, inputs, output, [held("w", 3, 1, 320)])
+    assert out["y"].shape == (1, 3, 5) and "'x': random values of shape [1,1,320]" in told and "[1,3,5]" not in told
+
+
+def test_open_dimensions_for_which_nothing_fits(command, tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "to"], ["y"], "rows")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "m"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([-1, 5, 7 * 11]), "to")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    done = command("run", tmp_path / "m.onnx", "--random-inputs", 1)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "node 'rows'" in done.stderr and "give --shape NAME=D0,D1" in done.stderr and "'x'" in done.stderr
+
+
 def test_initializers_are_given_as_files(command, tmp_path):
     """An initializer that is an input keeps its value unless a file is named for it."""
     bias = numpy_helper.from_array(np.array([10, 20], np.float32), "bias")

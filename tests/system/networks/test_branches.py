@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from tessera.quantization.graph import outer_reads
 
 import tessera
 from tests.oracle import oracle
@@ -147,6 +148,34 @@ def test_a_branch_that_no_sample_takes():
     for feed in samples([True, False]):
         expected = oracle.run(made.model, feed, intermediates=False).outputs["y"]
         np.testing.assert_array_equal(session.run(None, feed)[0], expected)
+
+
+def test_what_a_branch_moves_into_another_body():
+    """Where a branch is always taken, ONNX Runtime puts it in its If's place, and moves quantisation through the
+    movement. In front of another body it has no place for that and would end the process, so a Clip stands there."""
+    rng, value, node = np.random.default_rng(5), helper.make_tensor_value_info, helper.make_node
+    draw = lambda name, *shape: onnx.numpy_helper.from_array(rng.uniform(-0.5, 0.5, shape).astype(np.float32), name)
+    moved = helper.make_graph([node("Squeeze", ["c", "zero"], ["s"])], "moved", [], [value("s", 1, None)])
+    same = helper.make_graph([node("Flatten", ["c"], ["f"], axis=2)], "same", [], [value("f", 1, None)])
+    product = helper.make_graph([node("MatMul", ["m", "v"], ["p"], name="inner")], "p", [], [value("p", 1, None)])
+    other = helper.make_graph([node("MatMul", ["m", "w"], ["o"], name="other")], "o", [], [value("o", 1, None)])
+    nodes = [
+        node("Conv", ["x", "u"], ["c"], name="first"),
+        node("If", ["wide"], ["m"], then_branch=moved, else_branch=same),
+        node("If", ["wide"], ["y"], then_branch=product, else_branch=other),
+    ]
+    held = [draw("u", 8, 4, 3), draw("v", 18, 5), draw("w", 18, 5), onnx.numpy_helper.from_array(np.int64([0]), "zero")]
+    inputs = [value("x", 1, [1, 4, 20]), value("wide", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", 1, None)], held)
+    whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = tessera.quantize(whole, samples([True, False] * 4), engine="onnxruntime")
+    read = set.union(*(outer_reads(n) for n in made.model.graph.node))
+    makers = {name: n.op_type for n in made.model.graph.node for name in n.output}
+    assert made.macs_npu_share == 1 and makers["m"] == "Clip" and "m" in read
+    data = made.model.SerializeToString()
+    session, runtime = tessera.Session(data), onnxruntime.InferenceSession(data)
+    for feed in samples([True, False]):
+        np.testing.assert_array_equal(session.run(None, feed)[0], runtime.run(None, feed)[0])
 
 
 def test_a_branch_that_cannot_run_stays_float():

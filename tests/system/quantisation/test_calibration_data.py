@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from tessera.quantization import data as sources
 from tessera.quantization import quantise
 from tessera.quantization.data import Data
 
@@ -97,6 +98,13 @@ def test_a_long_data_set_is_read_piece_by_piece():
     assert most <= 16
 
 
+def test_random_truths_are_drawn():
+    """A mask that is always true would leave what it hides without a range."""
+    port = sources.Port("mask", [1, 64], np.dtype(bool))
+    drawn = np.concatenate([feed["mask"] for feed in sources.from_random([port], 0, 8)])
+    assert drawn.dtype == bool and 0.3 < drawn.mean() < 0.7
+
+
 def test_random_values_are_few_where_tensors_are_large(monkeypatch):
     """More of them would say nothing more, and a network of many places takes seconds for each."""
     taken = []
@@ -155,6 +163,8 @@ def test_samples_that_the_model_does_not_take_are_named():
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     one = np.ones((1, 1), np.float32)
     assert refused(r"sample 0 of the calibration data \(x \[1, 1\]\).*--shape", model, one, engine="onnxruntime")
+    options = {"engine": "onnxruntime", "shapes": {"x": [1, 1]}}
+    assert refused(r"sample 0 of the .*--shape", model, "random", **options) == "invalid_argument"
     with pytest.warns(UserWarning, match=r"sizes of dynamic dimensions were chosen.*x=1,\d+; --shape"):
         made = tessera.quantize(model, "random", engine="onnxruntime")
     assert made.macs_npu_share == 1

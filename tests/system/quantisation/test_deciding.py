@@ -120,6 +120,20 @@ def test_a_length_that_is_called_n_is_no_batch():
     assert sizes.find(model, ports_of(model)) == {"sound": [1, 16000]}
 
 
+def test_a_first_dimension_may_count_frames():
+    """Windows of several frames; the bands of a frame have an offset each, or weights beside three channels."""
+    b = Builder(seed=1)
+    bands = b.node("Add", ["spectrum", b.constant(np.ones(144))])
+    image = b.node("Unsqueeze", [bands, b.constant(np.array([0, 1]))])
+    model = b.model({"spectrum": ["frames", "bands"]}, [b.node("Conv", [image, b.constant(np.ones((2, 1, 3, 3)))])])
+    assert sizes.find(model, ports_of(model)) == {"spectrum": [64, 144]}
+    b = Builder(seed=1)
+    mixed = b.node("Transpose", [b.node("MatMul", ["spectrum", b.constant(np.ones((3, 4)))])], perm=[0, 2, 1])
+    bands = b.node("Transpose", [b.node("MatMul", [mixed, b.constant(np.ones((80, 5)))])], perm=[1, 2, 0])
+    model = b.model({"spectrum": ["t", "f", "c"]}, [b.node("Conv", [bands, b.constant(np.ones((2, 5, 7)))])])
+    assert sizes.find(model, ports_of(model)) == {"spectrum": [64, 80, 3]}
+
+
 def test_lengths_that_many_inputs_share_are_no_sounds():
     """A graph of atoms and edges: ten thousands of either would take minutes, and no sound has features."""
     b = Builder(seed=1)

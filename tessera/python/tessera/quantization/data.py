@@ -381,10 +381,11 @@ def from_tensors(folder, ports):
 
 
 def random_values(rng, port, shape):
-    """Values from 0 to 1; whole numbers are 0 or 1, or one of the port's choices."""
+    """Values from 0 to 1; whole numbers and truths are 0 or 1, or one of the port's choices."""
     if port.choices:
         return np.full(shape, rng.choice(port.choices), port.dtype)
-    return np.asarray(rng.integers(0, 2, shape) if port.whole else rng.random(shape)).astype(port.dtype)
+    two = port.whole or port.dtype.kind == "b"
+    return np.asarray(rng.integers(0, 2, shape) if two else rng.random(shape)).astype(port.dtype)
 
 
 def from_random(ports, seed, samples):

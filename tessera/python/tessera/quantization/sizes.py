@@ -31,6 +31,7 @@ LENGTHS = (128, 16, 64, 32, 512, 256, 96, 1, 2, 8, 100, 80, 76, 160, 400, 480, 5
 SOUNDS = (16000, 512, 576, 1280, 8000, 24000, 32000, 48000, 43844, 1600, 4096, 1024, 128, 256, 64, 1536, 2048)
 CHANNELS = 2  # of a sound, at most: more beside a length are features of tokens, atoms, steps ...
 SHARED = 2  # inputs, at most, of which one is a sound and the other its mask: more count what is no sound
+FRAMES = 64  # of a first dimension that counts steps of time
 MOST = 4096  # of a dimension that nothing says to be a sound
 OWN = 24  # sizes out of the model's constants
 ELEMENTS = 1 << 24  # of an input
@@ -163,9 +164,14 @@ def _candidates(model, symbols):
     for pair in itertools.combinations(rest, 2):
         for chosen in itertools.product(choices[:12], repeat=2):
             yield dict.fromkeys(rest, 16) | dict(zip(pair, chosen)) | base
-    for size in (1, 2, 4, 8, 16):  # a first dimension that counts no samples
+    for size in (1, 2, 4, 8, 16, FRAMES):  # a first dimension that counts no samples
         yield dict.fromkeys(symbols.free, size)
         yield dict.fromkeys(rest, 16) | dict.fromkeys(base, size)
+    for size in own:
+        yield dict.fromkeys(rest, size) | dict.fromkeys(base, FRAMES)
+    for pair in itertools.combinations(rest, 2):
+        for chosen in itertools.product(own[:12], repeat=2):
+            yield dict(zip(pair, chosen)) | dict.fromkeys(base, FRAMES)
 
 
 def find(model, ports, *, seed=0, seconds=SECONDS, clock=time.monotonic):

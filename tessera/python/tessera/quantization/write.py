@@ -111,7 +111,7 @@ class Writer:
                 self.renamed[name] = self._fresh(f"{name}/float")
                 node.output[list(node.output).index(name)] = self.renamed[name]
         self.nodes.append(node)
-        if unit.kind == "movement" and not unit.quantised:
+        if unit.kind == "movement" and not unit.quantised or is_onnx(node, "If"):
             self._close_for_bodies(node)
         for name in ends:
             self._quantise(name)
@@ -120,7 +120,7 @@ class Writer:
 
     def _close_for_bodies(self, node):
         """What a movement makes and a body reads: ONNX Runtime's optimiser moves quantisation through movements, and
-        has no place for it in front of a body."""
+        has no place for it in front of a body. Movements come also out of a branch of an If that is always taken."""
         for index, name in enumerate(node.output):
             if name in self.inside and self.plan.graph.is_float(name):
                 node.output[index] = self._fresh(f"{name}/moved")
