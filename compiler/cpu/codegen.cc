@@ -46,6 +46,8 @@ const Lowerings& lowerings() {
     t.widen(true);
     add_elementwise(t);
     add_reduce(t);
+    add_normalise(t);
+    add_pool(t);
     add_product(t);
     t.widen(false);
     add_shape(t);

@@ -95,6 +95,8 @@ void move(Operator& o, const ops::MoveFunction& moves);
 void add_elementwise(Lowerings& table);
 void add_shape(Lowerings& table);
 void add_reduce(Lowerings& table);
+void add_normalise(Lowerings& table);
+void add_pool(Lowerings& table);
 void add_product(Lowerings& table);
 void add_quantized(Lowerings& table);
 
