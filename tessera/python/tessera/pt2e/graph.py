@@ -157,12 +157,6 @@ def attribute(node, name, default=None):
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
-def set_attribute(node, name, value):
-    kept = [a for a in node.attribute if a.name != name]
-    del node.attribute[:]
-    node.attribute.extend([*kept, helper.make_attribute(name, value)])
-
-
 def along(values, axis, rank):
     if np.ndim(values) == 0 or np.size(values) == 1:
         return np.reshape(values, [1] * rank)
