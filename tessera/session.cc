@@ -14,6 +14,7 @@
 #include "isa/dram.h"
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
+#include "runtime/values.h"
 #include "tessera/kept_programs.h"
 #include "tessera/quantised_for.h"
 #include "tessera/report/run_report.h"

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "isa/verify/effects.h"
-#include "runtime/executor.h"
+#include "runtime/values.h"
 #include "tessera/report/statistics.h"
 
 namespace tessera {
