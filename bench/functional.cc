@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "isa/config.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 #include "sim/functional/machine.h"
 
 namespace {

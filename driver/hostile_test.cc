@@ -14,7 +14,7 @@
 #include "driver/registry.h"
 #include "driver/tests/programs.h"
 #include "isa/program/artifact.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 
 namespace tessera::driver {
 namespace {

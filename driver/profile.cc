@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::driver {
 

@@ -14,7 +14,7 @@
 namespace tessera::isa {
 
 /// Assembles a program. Throws Error kInvalidProgram "source:line:column: what is wrong". Rules beyond the encoding are
-/// check_program() of isa/verify.h.
+/// check_program() of isa/verify/verify.h.
 std::vector<Instruction> assemble(std::string_view text, std::string_view source = "assembly");
 
 /// One line without a newline; fields at their default are left out.

@@ -4,7 +4,7 @@
 // was broadcast.
 #include <algorithm>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

@@ -4,7 +4,7 @@
 // rank, contents are dropped.
 #pragma once
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

@@ -5,7 +5,7 @@
 // operator's place, so that no pass ever meets it.
 #pragma once
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

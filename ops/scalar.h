@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words in which the meaning of an element-wise operator is written once (ops/pointwise.h), as they apply to
-// numbers of C++. compiler/cpu/expression.h has the same words for elements of a loop under construction, so that one
-// expression is computed by the interpreter and compiled. Every operation is rounded once, in the order written;
-// integers wrap. Comparisons are false with a NaN, but != is true.
+// The words in which the meaning of an element-wise operator is written once (ops/kernels/pointwise.h), as they apply
+// to numbers of C++. compiler/cpu/expressions/expression.h has the same words for elements of a loop under
+// construction, so that one expression is computed by the interpreter and compiled. Every operation is rounded once, in
+// the order written; integers wrap. Comparisons are false with a NaN, but != is true.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops::scalar {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "isa/charging.h"
+#include "isa/verify/charging.h"
 
 namespace tessera::runtime {
 

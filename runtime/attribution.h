@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "driver/device.h"
-#include "isa/charging.h"
+#include "isa/verify/charging.h"
 
 namespace tessera::runtime {
 

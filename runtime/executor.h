@@ -75,12 +75,4 @@ class Executor {
   std::unique_ptr<State> state_;
 };
 
-/// "float32 [1,3,224,224]" of a declared value and of a tensor, for messages.
-std::string describe(const program::ValueInfo& info);
-std::string describe(const ops::Value& value);
-
-/// Throws Error kInvalidArgument naming both sides unless the value fits the declaration.
-void check_input(const program::ValueInfo& info, const ops::Value& value);
-void check_input(const program::ValueInfo& info, const DeviceArray& array);
-
 }  // namespace tessera::runtime

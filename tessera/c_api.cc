@@ -10,7 +10,7 @@
 #include "tessera/message.h"
 #include "tessera/quantised_for.h"
 #include "tessera/session.h"
-#include "tessera/tuned.h"
+#include "tessera/tuning/tuned.h"
 
 struct tessera_session {
   tessera::Session session;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/cpu/file_cache.h"
+#include "compiler/cpu/code/file_cache.h"
 #include "compiler/pipeline/model.h"
 #include "isa/program/artifact.h"
 

@@ -2,7 +2,7 @@
 // The program `tessera`.
 #include <malloc.h>
 
-#include "tessera/command.h"
+#include "tessera/command/command.h"
 
 int main(int argc, char** argv) {
   // A compilation makes and drops the same buffers thousands of times, on several threads. By itself the allocator

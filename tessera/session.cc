@@ -14,14 +14,15 @@
 #include "isa/dram.h"
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
+#include "runtime/values.h"
 #include "tessera/kept_programs.h"
-#include "tessera/program_lengths.h"
 #include "tessera/quantised_for.h"
-#include "tessera/run_report.h"
-#include "tessera/search_behind.h"
-#include "tessera/statistics.h"
-#include "tessera/trace.h"
-#include "tessera/tuned.h"
+#include "tessera/report/run_report.h"
+#include "tessera/report/statistics.h"
+#include "tessera/report/trace.h"
+#include "tessera/tuning/program_lengths.h"
+#include "tessera/tuning/search_behind.h"
+#include "tessera/tuning/tuned.h"
 
 namespace tessera {
 

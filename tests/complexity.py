@@ -33,7 +33,7 @@ EXCEPTIONS = {
     "compiler/npu/planning/settle.cc: tessera::npu::Planner::pick": STEPS,
     "compiler/onnx/tensor_decode.cc: tessera::onnx::from_typed": ENUMERATION,
     "compiler/schedule/chain.cc: tessera::schedule::ChainPlanner::plan": RULES,
-    "ops/convolution.cc: tessera::ops::infer_convolution": SHAPES,
+    "ops/kernels/convolution.cc: tessera::ops::infer_convolution": SHAPES,
     "ops/onnx/family_attention.cc: tessera::ops::infer_attention": SHAPES,
     "ops/onnx/family_conv.cc: tessera::ops::infer_conv_transpose": SHAPES,
     "ops/onnx/family_reduce.cc: tessera::ops::reduce": STEPS,

@@ -30,6 +30,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = "clang-tidy-19"
+INCLUDED = re.compile(r"[+-](#include .*|\s*)$")  # a changed line that says nothing
 FORMAT = "clang-format-19"
 GROUP = 10
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -50,17 +51,30 @@ def changed_files():
         if found.returncode == 0:
             base = found.stdout.strip()
             break
-    return {*lines_of("git", "diff", "--name-only", base), *lines_of("git", "ls-files", "-o", "--exclude-standard")}
+    changed, name = set(lines_of("git", "ls-files", "-o", "--exclude-standard")), None
+    for line in lines_of("git", "diff", "-M", "-U0", base):
+        if line.startswith("+++ "):
+            name = line.removeprefix("+++ b/")
+        elif re.match(r"[+-](?!--)", line) and not INCLUDED.match(line):
+            changed.add(name)
+    return changed
 
 
 def changed_by_last(commits):
-    """What the last commits changed, and what is not committed; None where the history is shorter."""
+    """What the last commits changed, and what is not committed, but for files of which only the place or includes
+    changed; None where the history is shorter."""
     base = f"HEAD~{commits}"
     if subprocess.run(
         ["git", "rev-parse", "--verify", "-q", base], cwd=ROOT, capture_output=True, check=False
     ).returncode:
         return None
-    return {*lines_of("git", "diff", "--name-only", base), *lines_of("git", "ls-files", "-o", "--exclude-standard")}
+    changed, name = set(lines_of("git", "ls-files", "-o", "--exclude-standard")), None
+    for line in lines_of("git", "diff", "-M", "-U0", base):
+        if line.startswith("+++ "):
+            name = line.removeprefix("+++ b/")
+        elif re.match(r"[+-](?!--)", line) and not INCLUDED.match(line):
+            changed.add(name)
+    return changed
 
 
 class Commands:

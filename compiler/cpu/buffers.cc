@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "compiler/cpu/joins.h"
+#include "compiler/cpu/loops/joins.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

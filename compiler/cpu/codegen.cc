@@ -5,10 +5,10 @@
 #include "compiler/cpu/codegen.h"
 
 #include "compiler/cpu/buffers.h"
-#include "compiler/cpu/joins.h"
-#include "compiler/cpu/loops.h"
-#include "compiler/cpu/lowering.h"
-#include "compiler/cpu/machine_code.h"
+#include "compiler/cpu/code/machine_code.h"
+#include "compiler/cpu/expressions/lowering.h"
+#include "compiler/cpu/loops/joins.h"
+#include "compiler/cpu/loops/loops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -46,6 +46,8 @@ const Lowerings& lowerings() {
     t.widen(true);
     add_elementwise(t);
     add_reduce(t);
+    add_normalise(t);
+    add_pool(t);
     add_product(t);
     t.widen(false);
     add_shape(t);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/cpu/target.h"
+#include "compiler/cpu/code/target.h"
 #include "compiler/nn/bridge.h"
 #include "isa/program/artifact.h"
 #include "mlir/IR/MLIRContext.h"

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "isa/config.h"
-#include "isa/effects.h"
 #include "isa/generated/instructions.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::emit {
 

@@ -13,8 +13,8 @@
 #include "compiler/emit/duration.h"
 #include "compiler/emit/ledger.h"
 #include "compiler/emit/predict_chip.h"
-#include "isa/charging.h"
 #include "isa/generated/timing.h"
+#include "isa/verify/charging.h"
 
 namespace tessera::emit {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::emit {
 

@@ -7,8 +7,8 @@
 
 #include <random>
 
-#include "isa/effects.h"
-#include "isa/verify.h"
+#include "isa/verify/effects.h"
+#include "isa/verify/verify.h"
 
 namespace tessera::emit {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "compiler/emit/duration.h"
-#include "isa/effects.h"
 #include "isa/fixed_vector.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::emit {
 

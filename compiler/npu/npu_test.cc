@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
-#include "compiler/schedule/json.h"
+#include "compiler/schedule/text/json.h"
 #include "isa/config.h"
 
 namespace tessera::isa {

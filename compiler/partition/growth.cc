@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::partition {
 namespace {

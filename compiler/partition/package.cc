@@ -12,7 +12,7 @@
 #include "compiler/partition/claims_kernel.h"
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/util.h"
-#include "compiler/schedule/json.h"
+#include "compiler/schedule/text/json.h"
 
 namespace tessera::partition {
 namespace {

@@ -21,7 +21,7 @@
 #include "compiler/nn/inference.h"
 #include "compiler/nn/interpreter.h"
 #include "compiler/nn/module_text.h"
-#include "compiler/nn/passes.h"
+#include "compiler/nn/passes/passes.h"
 #include "compiler/nn/reshape_target.h"
 #include "compiler/npu/graph/schedule_text.h"
 #include "compiler/npu/lowering/chain.h"
@@ -33,7 +33,7 @@
 #include "compiler/onnx/self_contained.h"
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/partition.h"
-#include "compiler/schedule/json.h"
+#include "compiler/schedule/text/json.h"
 #include "compiler/text/text.h"
 #include "isa/assembler.h"
 #if TESSERA_HAVE_CPU_CODEGEN

@@ -11,9 +11,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "compiler/schedule/json.h"
-#include "compiler/schedule/nest_text.h"
 #include "compiler/schedule/searcher.h"
+#include "compiler/schedule/text/json.h"
+#include "compiler/schedule/text/nest_text.h"
 
 namespace tessera::schedule {
 namespace {

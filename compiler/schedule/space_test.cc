@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "compiler/schedule/json.h"
 #include "compiler/schedule/searcher.h"
+#include "compiler/schedule/text/json.h"
 
 namespace tessera::schedule {
 namespace {

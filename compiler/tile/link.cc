@@ -9,8 +9,8 @@
 #include "compiler/emit/predict.h"
 #include "compiler/emit/synchronise.h"
 #include "isa/assembler.h"
-#include "isa/effects.h"
-#include "isa/verify.h"
+#include "isa/verify/effects.h"
+#include "isa/verify/verify.h"
 
 namespace tessera::tile {
 

@@ -11,7 +11,7 @@
 #include "mlir/Pass/PassManager.h"
 
 #include "compiler/nn/interpreter.h"
-#include "compiler/nn/passes.h"
+#include "compiler/nn/passes/passes.h"
 #include "compiler/onnx/import.h"
 
 namespace py = pybind11;

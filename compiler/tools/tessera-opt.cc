@@ -34,7 +34,7 @@
 #include "compiler/graph/pass.h"
 #include "compiler/nn/module_text.h"
 #include "compiler/nn/nn_dialect.h"
-#include "compiler/nn/passes.h"
+#include "compiler/nn/passes/passes.h"
 #include "compiler/npu/graph/schedule_text.h"
 #include "compiler/npu/lowering/chain.h"
 #include "compiler/npu/tasks/task_text.h"

@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "driver/registry.h"
 #include "driver/tests/programs.h"
-#include "driver/xrt.h"
+#include "driver/xrt/xrt.h"
 #include "driver/xrt_emu/board.h"
 #include "driver/xrt_emu/xclbin.h"
 #include "isa/generated/kernel_arguments.h"

@@ -6,30 +6,30 @@ pages with a layout.
 
 writes COUNT files of the KIND (pages, files, speech, words, tunes, layouts) into FOLDER; the same for the same seed.
 Text is drawn in fonts of Debian's package fonts-dejavu-core where it is installed, and in Pillow's own. Speech comes
-from espeak-ng where it is installed; else vowels are made of their formants, which speech detectors take for speech and
-wake words do not."""
+from espeak-ng."""
 
 import bz2
+import ctypes
+import functools
 import gzip
 import io
 import json
 import lzma
 import pathlib
 import pickle
-import shutil
 import sqlite3
-import subprocess
 import sys
 import tarfile
-import tempfile
 import wave
 import zipfile
 
+import espeakng_loader
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 DEJAVU = pathlib.Path("/usr/share/fonts/truetype/dejavu")
 RATE = 16000
+RETRIEVAL, UTF8, SPEED, PITCH = 1, 1, 1, 3  # of espeak-ng's speak_lib.h
 TEXT = """quick brown fox jumps over a lazy dog while seven merchants carry boxes of glass from harbour to their store
 near Bridge Street where Mrs Walker keeps accounts for Winter and Summer sales total amount due before delivery
 number twelve invoice paid thanks please return this form with your name address date birth green tea black
@@ -164,32 +164,35 @@ def write_wave(path, values, rate=RATE):
 
 def say(rng, text):
     """Speech of the text, as floats at 16 kHz."""
-    if shutil.which("espeak-ng"):
-        voice = str(rng.choice(["en-us", "en-gb", "en-us+f3", "en-us+m3", "en-gb+f2"]))
-        with tempfile.TemporaryDirectory() as folder:
-            file = f"{folder}/said.wav"
-            words = ["-v", voice, "-s", str(rng.integers(130, 180)), "-p", str(rng.integers(30, 70)), "-w", file, text]
-            subprocess.run(["espeak-ng", *words], check=True)
-            with wave.open(file) as said:
-                values = np.frombuffer(said.readframes(said.getnframes()), "<i2") / 32768
-                rate = said.getframerate()
-        places = np.arange(int(len(values) * RATE / rate)) * rate / RATE
-        return np.interp(places, np.arange(len(values)), values)
-    return np.concatenate([_syllable(rng) for _ in range(2 * len(text.split()))])
+    voice = str(rng.choice(["en-us", "en-gb", "en-us+f3", "en-us+m3", "en-gb+f2"]))
+    speaker = _speaker()
+    speaker.espeak_SetVoiceByName(voice.encode())
+    speaker.espeak_SetParameter(SPEED, int(rng.integers(130, 180)), 0)
+    speaker.espeak_SetParameter(PITCH, int(rng.integers(30, 70)), 0)
+    parts = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+    def take(samples, count, _):
+        if count:
+            parts.append(np.ctypeslib.as_array(samples, (count,)) / 32768)
+        return 0
+
+    speaker.espeak_SetSynthCallback(take)
+    said = text.encode()
+    if speaker.espeak_Synth(said, ctypes.c_size_t(len(said) + 1), 0, 0, 0, UTF8, None, None):
+        raise SystemExit(f"inputs.py: espeak-ng does not say '{text}'")
+    speaker.espeak_Synchronize()
+    values = np.concatenate(parts)
+    places = np.arange(int(len(values) * RATE / speaker.rate)) * speaker.rate / RATE
+    return np.interp(places, np.arange(len(values)), values)
 
 
-def _syllable(rng):
-    """A vowel: pulses of the voice through three resonances."""
-    from scipy.signal import lfilter
-
-    count = int(RATE * rng.uniform(0.12, 0.25))
-    pitch = np.cumsum(rng.uniform(95, 190) * (1 + 0.1 * np.sin(np.linspace(0, 5, count)))) / RATE
-    values = np.diff(np.floor(pitch), prepend=0) + 0.02 * rng.normal(size=count)
-    for middle in (rng.uniform(300, 800), rng.uniform(900, 2200), rng.uniform(2300, 3000)):
-        radius = np.exp(-np.pi * 80 / RATE)
-        values = lfilter([1 - radius], [1, -2 * radius * np.cos(2 * np.pi * middle / RATE), radius**2], values)
-    values *= np.hanning(count)
-    return np.concatenate([0.4 * values / np.abs(values).max(), np.zeros(int(RATE * rng.uniform(0.01, 0.06)))])
+@functools.cache
+def _speaker():
+    """espeak-ng's library; `rate` is that of its samples."""
+    speaker = ctypes.CDLL(espeakng_loader.get_library_path())
+    speaker.rate = speaker.espeak_Initialize(RETRIEVAL, 0, espeakng_loader.get_data_path().encode(), 0)
+    return speaker
 
 
 def speech(rng, path):

@@ -858,7 +858,7 @@ struct Decoded {
 };
 
 /// Unpacks a word: illegal_opcode, or illegal_operand for non-zero reserved bits and undefined enumeration values.
-/// Rules that depend on several fields or on the configuration are check_operands() of isa/verify.h.
+/// Rules that depend on several fields or on the configuration are check_operands() of isa/verify/verify.h.
 Decoded decode(const Word& word);
 
 inline const InstructionInfo& info_of(const Instruction& instruction) { return kInstructions[instruction.index()]; }

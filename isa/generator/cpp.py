@@ -219,7 +219,7 @@ struct Decoded {
 };
 
 /// Unpacks a word: illegal_opcode, or illegal_operand for non-zero reserved bits and undefined enumeration values.
-/// Rules that depend on several fields or on the configuration are check_operands() of isa/verify.h.
+/// Rules that depend on several fields or on the configuration are check_operands() of isa/verify/verify.h.
 Decoded decode(const Word& word);
 
 inline const InstructionInfo& info_of(const Instruction& instruction) { return kInstructions[instruction.index()]; }
@@ -342,11 +342,11 @@ def _quantity(name, numbers):
 
 
 def operands_header(isa, numbers):
-    """Effects of every instruction as calls of a builder, isa/effects.cc."""
+    """Effects of every instruction as calls of a builder, isa/verify/effects.cc."""
     out = [
         NOTICE + "What each instruction reads, writes and computes, as calls of a\n"
         "// builder: one overload an instruction, written from `nest`, `operands` and `work` of isa.toml. Read by "
-        "isa/effects.cc.\n"
+        "isa/verify/effects.cc.\n"
         "#pragma once\n",
         '#include "isa/config.h"\n#include "isa/generated/instructions.h"\n#include '
         '"isa/generated/timing.h"\n#include "isa/raster.h"\n',

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/convolution.h"
-#include "ops/normalization.h"
-#include "ops/product.h"
+#include "ops/kernels/convolution.h"
+#include "ops/kernels/normalization.h"
+#include "ops/kernels/product.h"
 
 namespace tessera::ops {
 

@@ -7,7 +7,7 @@
 // a term to the sum of each row. Narrow floats are computed in fp32.
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

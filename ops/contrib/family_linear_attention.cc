@@ -4,7 +4,7 @@
 // fp32 and rounded once at each result; an activation sees the rounded convolution, as the standard's function has it.
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

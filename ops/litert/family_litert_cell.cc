@@ -4,7 +4,7 @@
 // Computed in float32, in the order of the reference kernel.
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

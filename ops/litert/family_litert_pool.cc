@@ -6,9 +6,9 @@
 #include <bit>
 #include <cmath>
 
+#include "ops/kernels/window.h"
 #include "ops/litert/litert_math.h"
 #include "ops/quantized/quantized_math.h"
-#include "ops/window.h"
 
 namespace tessera::ops {
 namespace {

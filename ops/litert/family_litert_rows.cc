@@ -3,7 +3,7 @@
 // SquaredDifference of two tensors. Domain litert; bytes enter and leave.
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 #include "ops/litert/litert_root.h"
 
 namespace tessera::ops {

@@ -5,7 +5,7 @@
 #include <complex>
 #include <numbers>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

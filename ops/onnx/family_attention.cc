@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/elementwise_kernel.h"
-#include "ops/gemm_kernel.h"
-#include "ops/product.h"
+#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/gemm_kernel.h"
+#include "ops/kernels/product.h"
 
 namespace tessera::ops {
 

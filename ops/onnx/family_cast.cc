@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

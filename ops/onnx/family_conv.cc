@@ -5,9 +5,9 @@
 // once at the result.
 #include <cmath>
 
-#include "ops/convolution.h"
-#include "ops/elementwise_kernel.h"
-#include "ops/gemm_kernel.h"
+#include "ops/kernels/convolution.h"
+#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/gemm_kernel.h"
 
 namespace tessera::ops {
 

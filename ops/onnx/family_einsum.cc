@@ -7,8 +7,8 @@
 #include <cctype>
 #include <map>
 
-#include "ops/elementwise_kernel.h"
-#include "ops/product.h"
+#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/product.h"
 
 namespace tessera::ops {
 

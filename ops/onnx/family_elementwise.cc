@@ -4,7 +4,7 @@
 // Integers wrap around; fp16 and bfloat16 compute in fp32 and round once.
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

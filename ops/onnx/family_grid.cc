@@ -5,7 +5,7 @@
 // the border, or reflected.
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

@@ -3,7 +3,7 @@
 // TensorScatter. Indices are int32 or int64; a negative one counts from the end, one outside the axis is an error.
 // Writes happen in the order of the updates, so that of two writes to one place the later wins; reductions combine with
 // what is there.
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/window.h"
 #include "ops/operator.h"
-#include "ops/window.h"
 
 namespace tessera::ops {
 namespace {

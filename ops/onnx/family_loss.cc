@@ -3,7 +3,7 @@
 // label equal to ignore_index adds nothing and weighs nothing; `mean` divides by the sum of the weights.
 #include <cmath>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/elementwise_kernel.h"
-#include "ops/product.h"
+#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/product.h"
 
 namespace tessera::ops {
 

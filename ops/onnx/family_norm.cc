@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
-#include "ops/normalization.h"
-#include "ops/product.h"
+#include "ops/kernels/normalization.h"
+#include "ops/kernels/product.h"
 
 namespace tessera::ops {
 

@@ -2,7 +2,7 @@
 // Inference and kernels of the element-wise operators in the table of pointwise.h. Operands come broadcast, results
 // leave contiguous. fp16 and bfloat16 are computed in fp32 and rounded once; transcendental functions are those of the
 // C++ library. Booleans are one byte each, 0 or 1.
-#include "ops/pointwise.h"
+#include "ops/kernels/pointwise.h"
 
 namespace tessera::ops {
 

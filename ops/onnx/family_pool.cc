@@ -8,8 +8,8 @@
 #include <limits>
 #include <span>
 
-#include "ops/elementwise_kernel.h"
-#include "ops/window.h"
+#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/window.h"
 
 namespace tessera::ops {
 

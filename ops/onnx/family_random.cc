@@ -9,7 +9,7 @@
 #include <numbers>
 #include <random>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

@@ -3,7 +3,7 @@
 // row to all gates; then the gates of the three cells follow the standard's equations. Items of a batch run one after
 // another up to their own length, a reverse direction from that length down; what lies beyond a length stays zero. fp32
 // and fp64 compute natively, narrower floats in fp32.
-#include "ops/recurrent.h"
+#include "ops/kernels/recurrent.h"
 
 namespace tessera::ops {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

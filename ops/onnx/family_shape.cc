@@ -3,7 +3,7 @@
 // Concat, Split, Slice, Tile, Expand. Shapes come from attributes in old opsets and from inputs in new ones; a known
 // input gives an exact shape, an unknown one at least the rank where that follows. But for Concat, what moves is said
 // by Movements (movement.h).
-#include "ops/movement.h"
+#include "ops/kernels/movement.h"
 
 namespace tessera::ops {
 

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

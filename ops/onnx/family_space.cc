@@ -2,7 +2,7 @@
 // Movement that knows about positions: Pad, DepthToSpace, SpaceToDepth, ReverseSequence, Trilu, CenterCropPad, Col2Im.
 // Pad builds one table per axis that says where an output position comes from (or that it is filled), so that all modes
 // share one copy loop; the two depth/space operators are Movements (movement.h).
-#include "ops/movement.h"
+#include "ops/kernels/movement.h"
 
 namespace tessera::ops {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings: StringNormalizer, StringConcat, StringSplit, RegexFullMatch (ops/onnx/regular_expression.h) and
+// Strings: StringNormalizer, StringConcat, StringSplit, RegexFullMatch (ops/kernels/regular_expression.h) and
 // TfIdfVectorizer, which also counts integers. Strings are UTF-8; case changes map single code points as Unicode does,
 // the same for every locale.
 #include <clocale>
 #include <cwctype>
 #include <unordered_map>
 
-#include "ops/elementwise_kernel.h"
-#include "ops/onnx/regular_expression.h"
+#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/regular_expression.h"
 
 namespace tessera::ops {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of the NPU inside of a model: a node holds the artifact of one (compiler/tile), which says the types and
 // shapes of its operands too. No plain meaning is here; a device runs the program.
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 
 namespace tessera::ops {
 

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "ops/expansion.h"
+#include "ops/kernels/window.h"
 #include "ops/quantized/quantized_math.h"
-#include "ops/window.h"
 
 namespace tessera::ops {
 

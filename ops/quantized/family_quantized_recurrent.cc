@@ -2,8 +2,8 @@
 // DynamicQuantizeLSTM: an LSTM with 8-bit weights. X is quantised once, over the steps of the longest sequence; h is
 // quantised anew in each step, over all sequences of the batch. Gates are fp32. docs/numerics.md states the formulas;
 // with sigmoid, tanh and relu as activations the results are those of ONNX Runtime on one thread, to the bit.
+#include "ops/kernels/recurrent.h"
 #include "ops/quantized/quantized_math.h"
-#include "ops/recurrent.h"
 
 namespace tessera::ops {
 

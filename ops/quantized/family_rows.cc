@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/row_arithmetic.h"
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 #include "ops/operator.h"
 
 namespace tessera::ops {

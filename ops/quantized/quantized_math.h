@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/elementwise_kernel.h"
+#include "ops/kernels/elementwise_kernel.h"
 #include "ops/quantized/quantized_scalar.h"
 
 namespace tessera::ops::quantized {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The formulas of docs/numerics.md for one quantised element, written once in the words of scalar.h: quantized_math.cc
-// computes them on numbers, compiler/cpu/quantized.cc makes loops of them. F holds float32, I int32; each fp32
-// operation is rounded once (half to even), fma only where written.
+// computes them on numbers, compiler/cpu/expressions/quantized.cc makes loops of them. F holds float32, I int32; each
+// fp32 operation is rounded once (half to even), fma only where written.
 #pragma once
 
 #include "ops/scalar.h"

@@ -2,7 +2,7 @@
 // The effects that isa.toml declares against the footprints of the race checker, which finds the same bytes from the
 // meaning of the instructions and shares no code with them: on random instructions that are legal, on several
 // configurations, each operand's range must be the hull of the footprint's bytes of that memory and that access.
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "isa/assembler.h"
 #include "isa/random_instruction.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 #include "sim/functional/footprint.h"
 #include "sim/tests/configs.h"
 #include "sim/tests/random_program.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which bytes an instruction reads and writes, exactly: strided runs leave holes, and holes are not part of the set. It
 // is the race checker's, an oracle of the compiler's synchronisation, and so it is written from isa/semantics.md and
-// shares no code with isa/effects.h, which the compiler uses.
+// shares no code with isa/verify/effects.h, which the compiler uses.
 #pragma once
 
 #include <array>

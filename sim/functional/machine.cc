@@ -15,11 +15,11 @@
 #include <variant>
 
 #include "base/error.h"
-#include "isa/verify.h"
-#include "sim/functional/alu.h"
-#include "sim/functional/gemm.h"
-#include "sim/functional/rows.h"
-#include "sim/functional/transfer.h"
+#include "isa/verify/verify.h"
+#include "sim/functional/engines/alu.h"
+#include "sim/functional/engines/gemm.h"
+#include "sim/functional/engines/rows.h"
+#include "sim/functional/engines/transfer.h"
 
 namespace tessera::sim {
 namespace {

@@ -15,11 +15,11 @@
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 #include "sim/functional/dram.h"
+#include "sim/functional/engines/work.h"
 #include "sim/functional/footprint.h"
 #include "sim/functional/public_counters.h"
 #include "sim/functional/race_checker.h"
 #include "sim/functional/scratchpads.h"
-#include "sim/functional/work.h"
 
 namespace tessera::sim {
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 #include "sim/tests/configs.h"
 
 namespace tessera::sim {

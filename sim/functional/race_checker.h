@@ -3,7 +3,7 @@
 // pairs of accesses to the same bytes, one of them a write, that a machine with real concurrency could perform in
 // either order. The verdict depends on waits and signals only, not on the order seen here, so that one run finds every
 // missing wait between the last accesses to a byte. It is the oracle of the compiler's synchronisation: what an
-// instruction touches it knows from its own footprint and not from isa/effects.h. The cores of a chip share one
+// instruction touches it knows from its own footprint and not from isa/verify/effects.h. The cores of a chip share one
 // checker: scratchpads are each core's own, DRAM is everybody's, and a publish orders what an await of it follows.
 #pragma once
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "isa/generated/timing.h"
-#include "sim/systemc/acc_use.h"
 #include "sim/systemc/agenda.h"
+#include "sim/systemc/engines/acc_use.h"
 #include "sim/systemc/machine.h"
 
 namespace tessera::sim::systemc {

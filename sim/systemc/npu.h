@@ -7,12 +7,12 @@
 #include <systemc>
 #include <vector>
 
-#include "sim/systemc/alu.h"
-#include "sim/systemc/fetch.h"
-#include "sim/systemc/gemm.h"
-#include "sim/systemc/load.h"
+#include "sim/systemc/engines/alu.h"
+#include "sim/systemc/engines/fetch.h"
+#include "sim/systemc/engines/gemm.h"
+#include "sim/systemc/engines/load.h"
+#include "sim/systemc/engines/store.h"
 #include "sim/systemc/memory.h"
-#include "sim/systemc/store.h"
 
 namespace tessera::sim::systemc {
 

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "isa/assembler.h"
+#include "sim/systemc/engines/walk.h"
 #include "sim/systemc/machine.h"
-#include "sim/systemc/walk.h"
 #include "sim/tests/configs.h"
 #include "sim/tests/random_program.h"
 #include "sim/tests/transposing_load.h"

@@ -15,7 +15,7 @@
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 #include "isa/second_operation.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 
 namespace tessera::sim::testing {
 

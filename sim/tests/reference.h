@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A second machine for tests: isa/semantics.md written down as plain loops over byte vectors, one element at a time,
-// sharing no code with the simulator beyond the instruction structs, and none with isa/effects.h: it is the oracle of
-// both. It runs instructions in stream order and knows no synchronisation. An observer sees every byte it touches.
+// sharing no code with the simulator beyond the instruction structs, and none with isa/verify/effects.h: it is the
+// oracle of both. It runs instructions in stream order and knows no synchronisation. An observer sees every byte it
+// touches.
 #pragma once
 
 #include <algorithm>

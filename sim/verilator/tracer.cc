@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "isa/effects.h"
 #include "isa/generated/timing.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::sim {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "isa/second_operation.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 #include "sim/verilator/machine.h"
 
 namespace tessera::sim {

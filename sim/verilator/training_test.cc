@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <set>
 
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 #include "sim/functional/machine.h"
 #include "sim/tests/configs.h"
 

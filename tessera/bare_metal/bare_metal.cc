@@ -11,7 +11,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "compiler/cpu/code_facts.h"
+#include "compiler/cpu/code/code_facts.h"
 #include "driver/capabilities.h"
 #include "isa/generated/instructions.h"
 #include "isa/generated/registers.h"

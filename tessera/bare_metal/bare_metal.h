@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/cpu/target.h"
+#include "compiler/cpu/code/target.h"
 #include "isa/program/artifact.h"
 
 namespace tessera::bare_metal {

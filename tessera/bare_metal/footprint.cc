@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "compiler/cpu/code_facts.h"
+#include "compiler/cpu/code/code_facts.h"
 #include "isa/generated/instructions.h"
 #include "tessera/bare_metal/bare_metal.h"
 #include "tessera/bare_metal/layout.h"
@@ -13,7 +13,7 @@ namespace tessera::bare_metal {
 
 namespace {
 
-// At most, of what compilers make for the processors of compiler/cpu/target.h: runtime and console, arithmetic in
+// At most, of what compilers make for the processors of compiler/cpu/code/target.h: runtime and console, arithmetic in
 // integers, functions as exp is, and the compiler's library for floats and doubles where there are no instructions.
 constexpr uint64_t kRuntime = 14 << 10, kArithmetic = 5 << 10, kFunctions = 11 << 10, kFloats = 7 << 10,
                    kDoubles = 11 << 10, kStack = 8 << 10;

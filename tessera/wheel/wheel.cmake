@@ -3,7 +3,7 @@
 # verilated machines, and the sources that another machine is made of. The install component `wheel` puts them as
 # site-packages has them. The module is linked from the objects of the build, so a build that stands gives a wheel in
 # seconds.
-pybind11_add_module(tessera_wheel NO_EXTRAS EXCLUDE_FROM_ALL python_bindings.cc python_tile.cc python_tuning.cc)
+pybind11_add_module(tessera_wheel NO_EXTRAS EXCLUDE_FROM_ALL bindings/python_bindings.cc bindings/python_tile.cc bindings/python_tuning.cc)
 set_target_properties(tessera_wheel PROPERTIES OUTPUT_NAME _tessera TESSERA_STATIC_LLVM ON
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/wheel CXX_VISIBILITY_PRESET hidden)
 target_link_libraries(tessera_wheel PRIVATE tessera_command tessera_tile)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators whose loops or buffers are shared in compiled code (compiler/cpu/joins.cc, places.cc), and short windows:
-bit for bit the library's results, and near ONNX Runtime's."""
+"""Operators whose loops or buffers are shared in compiled code (compiler/cpu/loops/joins.cc and places.cc), and
+short windows: bit for bit the library's results, and near ONNX Runtime's."""
 
 import numpy as np
 import pytest

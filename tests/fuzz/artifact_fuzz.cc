@@ -10,12 +10,12 @@
 
 #include "driver/registry.h"
 #include "isa/assembler.h"
-#include "isa/effects.h"
 #include "isa/program/artifact.h"
 #include "isa/program/container.h"
 #include "isa/random_instruction.h"
+#include "isa/verify/effects.h"
 #include "runtime/executor.h"
-#include "tessera/description.h"
+#include "tessera/report/description.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/program_fuzz_generated.h"
 

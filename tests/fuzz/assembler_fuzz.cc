@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "isa/assembler.h"
-#include "isa/effects.h"
 #include "isa/random_instruction.h"
-#include "isa/verify.h"
+#include "isa/verify/effects.h"
+#include "isa/verify/verify.h"
 #include "sim/functional/machine.h"
 #include "sim/tests/reference.h"
 #include "tests/fuzz/fuzz.h"

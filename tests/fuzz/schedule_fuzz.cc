@@ -15,7 +15,7 @@
 #include "compiler/pipeline/model.h"
 #include "driver/registry.h"
 #include "runtime/executor.h"
-#include "tessera/description.h"
+#include "tessera/report/description.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tessera::fuzz {

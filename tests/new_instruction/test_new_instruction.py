@@ -10,8 +10,9 @@ The short form compiles what can reach the places of the list and checks that ea
 instruction of the vector unit, one of the matrix unit, and a transfer. The long form (TESSERA_LONG=1) adds all three,
 compiles every translation unit that sees the instructions and lints every module: nothing else may be named.
 
-An operator of the CPU is counted likewise: an expression in the table ops/pointwise.h is all that the interpreter's
-kernel and the compiled loop need, a Movement in a family of ops/ all that an operator needs which only moves elements.
+An operator of the CPU is counted likewise: an expression in the table ops/kernels/pointwise.h is all that the
+interpreter's kernel and the compiled loop need, a Movement in a family of ops/ all that an operator needs which only
+moves elements.
 """
 
 import concurrent.futures
@@ -254,7 +255,7 @@ NOT_COMPILED = CUBE.replace("x * x * x", "decltype(x){x.value}")
 NOT_INTERPRETED = CUBE.replace("x * x * x", "x.body().integer(x.dtype(), 1)")
 TABLE_READERS = {
     "ops/onnx/family_pointwise.cc": "ops/onnx/family_activation.cc",
-    "compiler/cpu/elementwise.cc": "compiler/cpu/joins.cc",
+    "compiler/cpu/expressions/elementwise.cc": "compiler/cpu/loops/joins.cc",
 }
 
 
@@ -262,7 +263,7 @@ def table_places(entry, sources):
     """What the compiler names on each side once the table has the entry. A unit that the build joins with others is
     compiled as a neighbour is that stands alone."""
     copy_sources(sources)
-    table = sources / "ops" / "pointwise.h"
+    table = sources / "ops" / "kernels" / "pointwise.h"
     text = table.read_text()
     assert text.count('  o.unary("Neg"') == 1
     table.write_text(text.replace('  o.unary("Neg"', entry + '  o.unary("Neg"'))
@@ -277,13 +278,17 @@ def table_places(entry, sources):
 
 @pytest.mark.parametrize(
     "entry,refusing",
-    [(CUBE, []), (NOT_COMPILED, ["compiler/cpu/elementwise.cc"]), (NOT_INTERPRETED, ["ops/onnx/family_pointwise.cc"])],
+    [
+        (CUBE, []),
+        (NOT_COMPILED, ["compiler/cpu/expressions/elementwise.cc"]),
+        (NOT_INTERPRETED, ["ops/onnx/family_pointwise.cc"]),
+    ],
     ids=["both", "interpreted", "compiled"],
 )
 def test_an_expression_takes_one_place(entry, refusing, tmp_path):
     named = table_places(entry, tmp_path)
     assert [unit for unit, places in named.items() if places] == sorted(refusing)
-    assert all("ops/pointwise.h" in places for places in named.values() if places)
+    assert all("ops/kernels/pointwise.h" in places for places in named.values() if places)
 
 
 def definitions(pattern, folder):
@@ -298,7 +303,7 @@ def definitions(pattern, folder):
 
 
 def test_expressions_and_movements_have_no_second_place():
-    table = re.findall(r'^  o\.\w+\("(\w+)"', (ROOT / "ops" / "pointwise.h").read_text(), re.M)
+    table = re.findall(r'^  o\.\w+\("(\w+)"', (ROOT / "ops" / "kernels" / "pointwise.h").read_text(), re.M)
     moved = definitions("add_movement", "ops")
     compiled = definitions(r"t\.add", "compiler/cpu")
     assert len(table) > 60 and len(moved) >= 10 and len(compiled) > 50

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "isa/assembler.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 
 namespace tessera::proof {
 namespace {

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 
 namespace tessera::proof {
 namespace {

@@ -20,7 +20,7 @@
 #include "Valu_rows_4x4x1.h"
 #include "Valu_rows_8x32x4.h"
 #include "isa/generated/timing.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 #include "sim/tests/configs.h"
 #include "sim/tests/random_program.h"
 #include "tests/rtl_engines/bench.h"

@@ -22,7 +22,7 @@
 #include "Vgemm_2x8x32.h"
 #include "Vgemm_2x8x32_made.h"
 #include "Vgemm_2x8x32_rows_made.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 #include "sim/tests/configs.h"
 #include "sim/tests/random_program.h"
 #include "tests/rtl_engines/bench.h"

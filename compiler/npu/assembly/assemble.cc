@@ -24,6 +24,72 @@ bool tries_to_forward(const Emitter& lowered, const Options& options) {
   return may_forward(lowered, lowered.pushed() > kBounded);
 }
 
+/// The ways to keep on the chip what a finished stream writes and reads again: with all copies, and with those LOADs
+/// that became copies and stayed ones.
+class Ways {
+ public:
+  Ways(const Emitter& lowered, const ArenaBytes& results, const Options& options)
+      : lowered_(lowered), results_(results), options_(options) {}
+
+  /// The way that is asked for by an option, unjudged.
+  Emitter last() {
+    const std::set<size_t> copies = forward(0, {});
+    const bool again = !copies.empty() && options_.forward != Forward::kAlways;
+    if (again) forward(1, copies);
+    return std::move(*ways_[again ? 1 : 0]);
+  }
+
+  /// The finished stream with the fewest cycles, that without any copy among them. `asks`: whether to look for what
+  /// stays at all is asked beside that one.
+  Emitter fastest(const Emitter::Judge& judge, bool prefetch, bool thorough, bool asks) {
+    Emitter unchanged = lowered_;
+    std::array<int64_t, 3> cycles{};
+    // Of a long stream the best way alone is then judged in all ways to place fetches.
+    const bool glances = thorough && lowered_.pushed() > kGlanced;
+    const auto cycles_of = [&](Emitter& way) {
+      return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge, thorough);
+    };
+    at_once(kAtOnce, 2, [&](size_t which, size_t) {
+      if (which == 1) {
+        cycles[2] = cycles_of(unchanged);
+        return;
+      }
+      if (asks && !tries_to_forward(lowered_, options_)) return;
+      const std::set<size_t> copies = forward(0, {});
+      if (!ways_[0]) return;
+      at_once(kAtOnce, copies.empty() ? 1 : 2, [&](size_t way, size_t) {
+        if (way == 1) forward(1, copies);
+        if (ways_[way]) cycles[way] = cycles_of(*ways_[way]);
+      });
+    });
+    // Of equal ones the last, which is the least changed.
+    size_t best = 2;
+    for (const size_t way : {size_t{1}, size_t{0}}) {
+      if (ways_[way] && cycles[way] < cycles[best]) best = way;
+    }
+    Emitter& chosen = best == 2 ? unchanged : *ways_[best];
+    if (glances) chosen.assemble(prefetch, judge, thorough);
+    return std::move(chosen);
+  }
+
+ private:
+  /// Makes a way; the copies that took the places of LOADs other than `loads`.
+  std::set<size_t> forward(size_t way, const std::set<size_t>& loads) {
+    if (!pointed_) pointed_ = lowered_.pointed(results_);
+    Emitter other = lowered_;
+    std::set<size_t> copies = other.forward(*pointed_, results_, loads).copies;
+    const bool worth = (lowered_.pushed() - other.pushed()) * kWorthAsking >= lowered_.pushed();
+    if (worth || options_.forward != Forward::kIfFaster) ways_[way].emplace(std::move(other));
+    return copies;
+  }
+
+  const Emitter& lowered_;
+  const ArenaBytes& results_;
+  const Options& options_;
+  std::optional<Pointed> pointed_;
+  std::array<std::optional<Emitter>, 2> ways_;
+};
+
 }  // namespace
 
 ArenaBytes results_of(const Graph& graph, const std::vector<Placement>& placements) {
@@ -60,54 +126,11 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
     lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
     return lowered;
   }
-  // With all copies, then with those LOADs that became copies and stayed ones.
-  std::optional<Pointed> pointed;
-  std::array<std::optional<Emitter>, 2> ways;
-  const auto forward = [&](size_t way, const std::set<size_t>& loads) {
-    if (!pointed) pointed = lowered.pointed(results);
-    Emitter other = lowered;
-    std::set<size_t> copies = other.forward(*pointed, results, loads).copies;
-    const bool worth = (lowered.pushed() - other.pushed()) * kWorthAsking >= lowered.pushed();
-    if (worth || options.forward != Forward::kIfFaster) ways[way].emplace(std::move(other));
-    return copies;
-  };
-  if (options.forward != Forward::kIfFaster) {
-    const std::set<size_t> copies = forward(0, {});
-    const bool again = !copies.empty() && options.forward != Forward::kAlways;
-    if (again) forward(1, copies);
-    Emitter& last = *ways[again ? 1 : 0];
-    last.assemble(prefetch, judge, thorough);
-    return std::move(last);
-  }
-  Emitter unchanged = lowered;
-  std::array<int64_t, 3> cycles{};
-  // Whether to look for what stays is asked beside them. Of a long stream the best way alone is then judged in all ways
-  // to place fetches.
-  const bool glances = thorough && lowered.pushed() > kGlanced;
-  const auto cycles_of = [&](Emitter& way) {
-    return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge, thorough);
-  };
-  at_once(kAtOnce, 2, [&](size_t which, size_t) {
-    if (which == 1) {
-      cycles[2] = cycles_of(unchanged);
-      return;
-    }
-    if (asks && !tries_to_forward(lowered, options)) return;
-    const std::set<size_t> copies = forward(0, {});
-    if (!ways[0]) return;
-    at_once(kAtOnce, copies.empty() ? 1 : 2, [&](size_t way, size_t) {
-      if (way == 1) forward(1, copies);
-      if (ways[way]) cycles[way] = cycles_of(*ways[way]);
-    });
-  });
-  // Of equal ones the last, which is the least changed.
-  size_t best = 2;
-  for (const size_t way : {size_t{1}, size_t{0}}) {
-    if (ways[way] && cycles[way] < cycles[best]) best = way;
-  }
-  Emitter& chosen = best == 2 ? unchanged : *ways[best];
-  if (glances) chosen.assemble(prefetch, judge, thorough);
-  return std::move(chosen);
+  Ways ways(lowered, results, options);
+  if (options.forward == Forward::kIfFaster) return ways.fastest(judge, prefetch, thorough, asks);
+  Emitter last = ways.last();
+  last.assemble(prefetch, judge, thorough);
+  return last;
 }
 
 }  // namespace tessera::npu

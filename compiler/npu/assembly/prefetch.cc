@@ -13,7 +13,7 @@
 #include "compiler/npu/assembly/at_once.h"
 #include "compiler/npu/assembly/steps.h"
 #include "compiler/npu/lowering/legalise.h"
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::npu {
 

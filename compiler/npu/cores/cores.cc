@@ -16,7 +16,7 @@
 #include "compiler/npu/planning/planner.h"
 #include "compiler/npu/planning/search_memo.h"
 #include "isa/generated/timing.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 
 namespace tessera::npu {
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "compiler/npu/assembly/assemble.h"
 #include "compiler/npu/lowering/chain.h"
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::npu {
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "compiler/npu/graph/cores_memory.h"
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::npu {
 

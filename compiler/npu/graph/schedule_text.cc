@@ -2,7 +2,7 @@
 // Layers in order; the lines of their schedules are those of schedule/nest_text.
 #include "compiler/npu/graph/schedule_text.h"
 
-#include "compiler/schedule/nest_text.h"
+#include "compiler/schedule/text/nest_text.h"
 
 namespace tessera::npu {
 

@@ -16,7 +16,7 @@
 #include "compiler/npu/graph/second.h"
 #include "compiler/npu/lowering/chain.h"
 #include "compiler/npu/tasks/extremes.h"
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::npu {
 

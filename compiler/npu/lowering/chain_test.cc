@@ -10,7 +10,7 @@
 #include "compiler/npu/lowering/chain.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
-#include "compiler/schedule/json.h"
+#include "compiler/schedule/text/json.h"
 #include "isa/config.h"
 
 namespace tessera::npu {

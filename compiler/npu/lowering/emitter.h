@@ -20,7 +20,7 @@
 #include "compiler/npu/graph/graph.h"
 #include "compiler/npu/lowering/slots.h"
 #include "compiler/npu/values/forward.h"
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::npu {
 

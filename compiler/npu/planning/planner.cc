@@ -11,7 +11,7 @@
 #include "compiler/npu/assembly/at_once.h"
 #include "compiler/npu/graph/plan.h"
 #include "compiler/npu/lowering/lower.h"
-#include "compiler/schedule/nest_text.h"
+#include "compiler/schedule/text/nest_text.h"
 
 namespace tessera::npu {
 

@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include "compiler/npu/planning/planner.h"
-#include "compiler/schedule/nest_text.h"
+#include "compiler/schedule/text/nest_text.h"
 
 namespace tessera::npu {
 

@@ -2,7 +2,7 @@
 // The fields of tasks and of the weights' source.
 #include "compiler/npu/tasks/task_text.h"
 
-#include "compiler/schedule/nest_text.h"
+#include "compiler/schedule/text/nest_text.h"
 #include "compiler/text/fields.h"
 
 namespace tessera::npu {

@@ -11,7 +11,7 @@
 #include "compiler/npu/planning/trial.h"
 #include "compiler/npu/workbench.h"
 #include "compiler/schedule/bound.h"
-#include "compiler/schedule/json.h"
+#include "compiler/schedule/text/json.h"
 
 namespace tessera::npu::test {
 

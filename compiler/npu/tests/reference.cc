@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/row_arithmetic.h"
-#include "isa/effects.h"
-#include "isa/verify.h"
+#include "isa/verify/effects.h"
+#include "isa/verify/verify.h"
 #include "sim/functional/chip.h"
 
 namespace tessera::npu::test {

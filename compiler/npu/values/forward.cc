@@ -12,7 +12,7 @@
 #include "compiler/npu/values/byte_set.h"
 #include "compiler/npu/values/results.h"
 #include "compiler/npu/values/stream_values.h"
-#include "isa/verify.h"
+#include "isa/verify/verify.h"
 
 namespace tessera::npu {
 

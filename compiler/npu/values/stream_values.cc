@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "isa/effects.h"
+#include "isa/verify/effects.h"
 
 namespace tessera::npu {
 

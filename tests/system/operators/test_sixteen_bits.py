@@ -194,8 +194,10 @@ def test_a_small_network_answers_scores_in_16_bits():
 def test_how_far_an_output_answers():
     b = Builder(seed=1)
     x = b.node("MatMul", ["x", b.weights(8, 4)])
-    model = b.model({"x": [1, 8]}, [b.node("Sigmoid", [x]), b.node("Softmax", [x]), x])
-    score, shares, value = measure.answers_of(model, _tessera.operator_names()["movements"])
+    mean = b.node("ReduceMean", [b.node("Sigmoid", [x])], axes=[1])
+    model = b.model({"x": [1, 8]}, [b.node("Sigmoid", [x]), b.node("Softmax", [x]), x, mean])
+    score, shares, value, mean = measure.answers_of(model, _tessera.operator_names()["movements"])
+    assert mean == score and score.of_scores and shares.of_scores and not value.of_scores
     distance = measure.Distance()
     score.add(distance, 1 / (1 + np.exp([8.0, 8.0])), 1 / (1 + np.exp([8.0, 7.9])))
     assert distance.signal == pytest.approx(2 * 4) and distance.noise == pytest.approx(0.01, rel=1e-3)

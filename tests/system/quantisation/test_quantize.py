@@ -110,10 +110,17 @@ def test_a_softmax_between_quantised_products_stays_float():
 def test_nncf_reports_nothing_to_anybody(tmp_path):
     """Nothing of its telemetry is loaded, and no file of it appears in the home folder: none but compiled code."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("NNCF", "CI", "PYTEST"))}
-    float_file = tmp_path / "model.onnx"
-    onnx.save(float_models.relu6(), float_file)
+    onnx.save(float_models.relu6(), tmp_path / "model.onnx")
     done = subprocess.run(
-        [str(BUILD / "bin" / "tessera"), "quantize", str(float_file), "--calibrate", "random", "--engine", "nncf"],
+        [
+            str(BUILD / "bin" / "tessera"),
+            "quantize",
+            str(tmp_path / "model.onnx"),
+            "--calibrate",
+            "random",
+            "--engine",
+            "nncf",
+        ],
         capture_output=True,
         text=True,
         env={**environment, "HOME": str(tmp_path / "home")},

@@ -295,6 +295,7 @@ def float_outputs(model, feeds):
 OPEN = 12.0  # what a Sigmoid read counts from -OPEN to OPEN: float32 tells hardly more apart
 SIGNAL = 2.0  # that its differences are compared with: a share of 0.88
 SCORES = 16  # values of a Sigmoid that are no map
+MEANS = ("ReduceMean", "GlobalAveragePool")
 SMALLEST = 9.0  # in the logarithm of a Softmax's shares: e^-9 and less count as none
 
 
@@ -345,9 +346,10 @@ def answers_of(model, movements):
 
 
 def _maker(producer, name, movements):
-    """The operator that makes a tensor, in front of movements and in all branches of an If; "" where there is none."""
+    """The operator that makes a tensor, in front of movements and means, since a mean of shares is a share, and in all
+    branches of an If; "" where there is none."""
     node = producer.get(name)
-    while node is not None and len(node.input) and node.op_type in movements:
+    while node is not None and len(node.input) and node.op_type in (*movements, *MEANS):
         name = node.input[0]
         node = producer.get(name)
     if node is None or node.domain not in ("", "ai.onnx"):

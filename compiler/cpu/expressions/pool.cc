@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows and pooling, with the formulas and the order of summation of ops/onnx/family_pool.cc.
+#include <limits>
+
+#include "compiler/cpu/expressions/reduction.h"
+
+namespace tessera::cpu {
+
+Tensor padded_for(Graph& graph, const Tensor& x, const ops::Window& window, const Start& value) {
+  Shape shape = x.shape, inside = x.shape;
+  std::vector<int64_t> low(x.rank(), 0);
+  bool covered = true;
+  for (size_t d = 0; d < window.rank(); ++d) {
+    require(window.pads_begin[d] >= 0 && window.pads_end[d] >= 0);
+    const int64_t extent = (window.output[d] - 1) * window.strides[d] + window.span(d);
+    low[d + 2] = window.pads_begin[d];
+    covered = covered && low[d + 2] == 0 && extent <= x.shape[d + 2];
+    shape[d + 2] = extent;
+    inside[d + 2] = std::min(x.shape[d + 2], extent - low[d + 2]);  // what no window reaches is left out
+    require(inside[d + 2] > 0);
+  }
+  if (covered) return x;
+  Tensor part = x;
+  if (inside != x.shape)
+    part = graph.slice(x, std::vector<int64_t>(x.rank(), 0), std::vector<int64_t>(x.rank(), 1), inside);
+  return graph.pad(part, low, shape, value);
+}
+
+Indices window_indices(const ops::Window& window, llvm::ArrayRef<Index> at, llvm::ArrayRef<Index> tap) {
+  Indices result;
+  for (size_t d = 0; d < window.rank(); ++d) result.push_back(at[d] * window.strides[d] + tap[d] * window.dilations[d]);
+  return result;
+}
+
+std::vector<Tensor> tap_counts(Graph& graph, const ops::Window& window, bool padding) {
+  std::vector<Tensor> counts;
+  for (size_t d = 0; d < window.rank(); ++d)
+    counts.push_back(graph.reduce(
+        DType::kInt64, {window.output[d]}, {window.kernel[d]},
+        [](Body& body) { return body.integer(DType::kInt64, 0); },
+        [&](Body& body, const Indices& i, const Indices& k, Scalar n) {
+          const Scalar at = body.index(i[0] * window.strides[d] + k[0] * window.dilations[d] - window.pads_begin[d]);
+          const Scalar before_end =
+              at < body.integer(DType::kInt64, window.input[d] + (padding ? window.pads_end[d] : 0));
+          return n + cast(padding ? before_end : before_end & (at >= at.same(0)), DType::kInt64);
+        }));
+  return counts;
+}
+
+Scalar tap_count(Body& body, const std::vector<Tensor>& counts, llvm::ArrayRef<Index> at) {
+  Scalar count = body.integer(DType::kInt64, 1);
+  for (size_t d = 0; d < counts.size(); ++d) count = count * body.load(counts[d], {at[d]});
+  return count;
+}
+
+namespace {
+
+ops::Window pooling_window(const Operator& o) {
+  return ops::pooling_window(o.node, ops::spatial_extents(o.node, o.in(0).shape));
+}
+
+Tensor pooled(Operator& o, const ops::Window& window, const Start& start, const Start& padding,
+              const std::function<Scalar(Scalar, Scalar)>& f) {
+  const Tensor x = padded_for(o.graph, o.in(0), window, padding);
+  return o.graph.reduce(x.dtype, o.shape(), window.kernel, start,
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                          Indices at = {i[0], i[1]};
+                          const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
+                          at.insert(at.end(), inside.begin(), inside.end());
+                          return f(s, body.load(x, at));
+                        });
+}
+
+void max_pool(Operator& o) {
+  require(o.op->getNumResults() == 1);
+  const DType dtype = o.in(0).dtype;
+  require(is_real(dtype) || dtype == DType::kInt8 || dtype == DType::kUint8);
+  const Start lowest = [dtype](Body& body) {
+    return body.number(dtype, is_real(dtype) ? -INFINITY : dtype == DType::kInt8 ? -128 : 0);
+  };
+  // The first of equal elements wins; a NaN wins over numbers.
+  o.yield(pooled(o, pooling_window(o), lowest, lowest, [&](Scalar best, Scalar v) {
+    return select(is_real(dtype) ? (best >= v) | (best != best) : best >= v, best, v);
+  }));
+}
+
+void average_pool(Operator& o) {
+  const DType dtype = o.in(0).dtype;
+  require(is_real(dtype));
+  const ops::Window window = pooling_window(o);
+  const Tensor sums = pooled(o, window, zero(dtype), zero(dtype), [](Scalar s, Scalar v) { return s + v; });
+  const bool padding = o.node.get_int("count_include_pad", 0) != 0;
+  const std::vector<Tensor> counts = tap_counts(o.graph, window, padding);
+  o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {
+    const Scalar s = body.load(sums, i), count = tap_count(body, counts, llvm::ArrayRef(i).drop_front(2));
+    return select(count == count.same(0), s.same(0), s / cast(count, dtype));
+  }));
+}
+
+void global_pool(Operator& o, bool average) {
+  const Tensor given = o.in(0);
+  require(is_real(given.dtype));
+  const Tensor x =
+      o.graph.reshape(given, {given.shape[0], given.shape[1], given.size() / (given.shape[0] * given.shape[1])});
+  const Start start = [&](Body& body) { return body.number(x.dtype, average ? 0 : -INFINITY); };
+  const Tensor sums = o.graph.reduce(x.dtype, {x.shape[0], x.shape[1]}, {x.shape[2]}, start,
+                                     [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                       const Scalar v = body.load(x, {i[0], i[1], k[0]});
+                                       return average ? s + v : nan_max(s, v);
+                                     });
+  finish(o, sums, [&](Scalar s) { return average ? s / s.same(static_cast<double>(x.shape[2])) : s; });
+}
+
+}  // namespace
+
+void add_pool(Lowerings& t) {
+  t.add("MaxPool", max_pool);
+  t.add("AveragePool", average_pool);
+  t.add("GlobalAveragePool", [](Operator& o) { global_pool(o, true); });
+  t.add("GlobalMaxPool", [](Operator& o) { global_pool(o, false); });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution of any number of spatial dimensions. For each image and group the patches of a run of output positions
+// are written as columns [channel x kernel position, position] and multiplied by the group's weights; runs are sized to
+// stay in cache. A 1x1 kernel at stride 1 reads the input as it lies. The order of every sum is that of the plain loop
+// nest.
+#include "ops/kernels/convolution.h"
+
+#include <algorithm>
+
+#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/gemm_kernel.h"
+
+namespace tessera::ops {
+
+namespace {
+
+constexpr int64_t kColumnBytes = 1 << 18;  // patches of one run, about a second-level cache
+
+template <typename T>
+void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, const Tensor* bias, int64_t groups,
+                    Tensor& y) {
+  using U = Wrapping<T>;
+  const int64_t batch = x.shape()[0], channels = x.shape()[1], filters = w.shape()[0];
+  const int64_t in_plane = element_count(window.input), out_plane = element_count(window.output);
+  const int64_t taps = window.kernel_size();
+  const int64_t group_channels = channels / groups, group_filters = filters / groups;
+  const int64_t depth = group_channels * taps;
+  const U* source = kernel::elements<U>(x);
+  const U* weights = kernel::elements<U>(w);
+  U* result = kernel::mutable_elements<U>(y);
+  if (y.size() == 0) return;
+
+  const bool plain = taps == 1 && in_plane == out_plane && window.input == window.output &&
+                     std::all_of(window.strides.begin(), window.strides.end(), [](int64_t s) { return s == 1; }) &&
+                     std::all_of(window.pads_begin.begin(), window.pads_begin.end(), [](int64_t p) { return p == 0; });
+  const int64_t fit = kColumnBytes / static_cast<int64_t>(sizeof(U)) / std::max<int64_t>(depth, 1);
+  const int64_t run = plain ? out_plane : std::min(out_plane, std::max<int64_t>(48, fit));
+  std::vector<int64_t> offsets;
+  std::vector<U> columns(plain ? 0 : static_cast<size_t>(depth * run));
+  for (int64_t first = 0; first < out_plane; first += run) {
+    const int64_t count = std::min(run, out_plane - first);
+    if (!plain) patch_offsets(window, first, count, offsets);
+    for (int64_t n = 0; n < batch; ++n) {
+      for (int64_t g = 0; g < groups; ++g) {
+        const U* planes = source + (n * channels + g * group_channels) * in_plane;
+        MatrixView<U> patches{planes, in_plane, 1};
+        if (!plain) {
+          U* column = columns.data();
+          for (int64_t ic = 0; ic < group_channels; ++ic) {
+            const U* plane = planes + ic * in_plane;
+            for (const int64_t offset : offsets) *column++ = offset < 0 ? U{} : plane[offset];
+          }
+          patches = {columns.data(), count, 1};
+        }
+        multiply<U>(group_filters, count, depth, {weights + g * group_filters * depth, depth, 1}, patches,
+                    result + (n * filters + g * group_filters) * out_plane + first, out_plane);
+      }
+    }
+  }
+  if (bias != nullptr) {
+    const U* added = kernel::elements<U>(*bias);
+    for (int64_t n = 0; n < batch; ++n)
+      for (int64_t m = 0; m < filters; ++m) {
+        U* row = result + (n * filters + m) * out_plane;
+        for (int64_t i = 0; i < out_plane; ++i) row[i] += added[m];
+      }
+  }
+}
+
+}  // namespace
+
+TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
+  const Node& node = c.node;
+  const TypeInfo& x = c.input(0);
+  const TypeInfo& w = c.input(1);
+  const int64_t groups = node.get_int("group", 1);
+  if (groups < 1) node.fail(ErrorCode::kInvalidModel, "group is " + std::to_string(groups));
+  if (x.ranked) spatial_extents(node, x.shape);
+  if (w.ranked) spatial_extents(node, w.shape);
+  if (x.ranked && w.ranked && x.shape.size() != w.shape.size())
+    node.fail(ErrorCode::kInvalidModel,
+              "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in rank");
+  Shape kernel = node.get_ints("kernel_shape");
+  const int64_t rank = x.ranked         ? static_cast<int64_t>(x.shape.size())
+                       : w.ranked       ? static_cast<int64_t>(w.shape.size())
+                       : kernel.empty() ? -1
+                                        : static_cast<int64_t>(kernel.size()) + 2;
+  if (rank < 0) return TypeInfo::unranked(result);
+  if (!kernel.empty()) kernel_attribute(node, rank - 2);
+  if (w.ranked) {
+    const Shape extents(w.shape.begin() + 2, w.shape.end());
+    if (kernel.empty()) kernel = extents;
+    for (size_t i = 0; i < extents.size(); ++i)
+      if (extents[i] >= 0 && kernel[i] >= 0 && extents[i] != kernel[i])
+        node.fail(ErrorCode::kInvalidModel,
+                  "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
+    if (w.shape[0] >= 0 && w.shape[0] % groups != 0)
+      node.fail(ErrorCode::kInvalidModel,
+                std::to_string(w.shape[0]) + " filters do not divide into " + std::to_string(groups) + " groups");
+    if (x.ranked && x.shape[1] >= 0 && w.shape[1] >= 0 && x.shape[1] != w.shape[1] * groups)
+      node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " needs weights of " +
+                                              std::to_string(groups) + " groups with " + std::to_string(x.shape[1]) +
+                                              " channels in all, not " + to_string(w.shape));
+    if (c.has(bias) && c.input(bias).ranked) {
+      const Shape& shape = c.input(bias).shape;
+      if (shape.size() != 1 || (shape[0] >= 0 && w.shape[0] >= 0 && shape[0] != w.shape[0]))
+        node.fail(ErrorCode::kInvalidModel,
+                  "bias " + to_string(shape) + " does not fit " + std::to_string(w.shape[0]) + " filters");
+    }
+  } else if (kernel.empty()) {
+    kernel.assign(static_cast<size_t>(rank - 2), -1);
+  }
+  const Shape input = x.ranked ? Shape(x.shape.begin() + 2, x.shape.end()) : Shape(kernel.size(), -1);
+  const Window window = sliding_window(node, input, kernel);
+  Shape shape = {x.ranked ? x.shape[0] : -1, w.ranked ? w.shape[0] : -1};
+  shape.insert(shape.end(), window.output.begin(), window.output.end());
+  return TypeInfo::tensor(result, std::move(shape));
+}
+
+Tensor convolve(const Node& node, const Tensor& x, const Tensor& w, const Tensor* bias) {
+  const Shape kernel(w.shape().begin() + 2, w.shape().end());
+  const Window window = sliding_window(node, spatial_extents(node, x.shape()), kernel);
+  Shape shape = {x.shape()[0], w.shape()[0]};
+  shape.insert(shape.end(), window.output.begin(), window.output.end());
+  Tensor y(x.dtype(), std::move(shape));
+  const int64_t groups = node.get_int("group", 1);
+  switch (x.dtype()) {
+    case DType::kFloat: convolve_typed<float>(window, x, w, bias, groups, y); break;
+    case DType::kDouble: convolve_typed<double>(window, x, w, bias, groups, y); break;
+    case DType::kInt32: convolve_typed<int32_t>(window, x, w, bias, groups, y); break;
+    default: kernel::unsupported_type(node, x.dtype());
+  }
+  return y;
+}
+
+}  // namespace tessera::ops
