@@ -10,7 +10,7 @@
 //
 // Latency: a column asked for with read_i in cycle t meets the vector of step_i in t + 1; outputs stand from t + 2 on.
 // Throughput: one vector a cycle; step_i may be held back (line data stand while read_i is low). Reset: none; operands
-// of a window that is not yet full mean nothing. Timing: from INP's output one subtraction and one selection. Legal:
+// of a window that is not yet full mean nothing. Timing: from INP's output one choice, one subtraction and one selection. Legal:
 // rasters with rows of 2 to LineDepth columns; Taps at least 2. Operands have OperandBits each, of which a simulator copies words and
 // synthesis as few as count: 9. Synthesis makes no more of them than a line buffer's block RAMs have bits anyway.
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
@@ -51,6 +51,9 @@ module tsr_window #(
 );
 
   localparam int unsigned Width = OperandBits * Batch * Lanes;
+  localparam int unsigned Raw = 8 * Batch * Lanes;
+  localparam bit RawLines = RasterPairs == 2;  // of the rows before, the newer one as INP has it
+  localparam int unsigned Newer = RawLines ? Raw : Width;
 
   if (OperandBits < 9) $error("tsr_window: an operand has nine bits");
   if (Taps < 2) $error("tsr_window: there are fewer than two taps");
@@ -61,6 +64,20 @@ module tsr_window #(
   localparam int unsigned Entry = 8 * Batch * BlockIn;
   localparam int unsigned Groups = BlockIn / Lanes;
   localparam int unsigned GroupBits = Groups > 1 ? $clog2(Groups) : 1;
+  // From four memories a vector is chosen by itself, for the lines and in front of the subtraction.
+  logic [Entry-1:0] newest_entry, first_entry;
+  if (RawLines) begin : gen_chosen
+    tsr_choose #(.Width(Entry), .Count(Sides)) u_newest (
+      .words_i(vector_i), .number_i(newest_side_i), .word_o(newest_entry)
+    );
+    tsr_choose #(.Width(Entry), .Count(Sides)) u_first (
+      .words_i(vector_i), .number_i(first_side_i), .word_o(first_entry)
+    );
+  end else begin : gen_not_chosen
+    assign {newest_entry, first_entry} = '0;
+    logic unused_chosen;
+    assign unused_chosen = &{1'b0, newest_entry, first_entry};
+  end
   logic [OperandBits-1:0] flip, kept;
   logic [Entry-1:0] entry, chosen;
   logic [OperandBits*Batch*BlockIn-1:0] vector, newest_q;
@@ -70,7 +87,7 @@ module tsr_window #(
     if (!tsr_isa_pkg::Simulated || step_i) begin
       flip = OperandBits'({!unsigned_i, 7'd0});
       kept = ~(OperandBits'(zero_i[7:0]) ^ flip);
-      entry = vector_i[Entry*newest_side_i+:Entry];
+      entry = RawLines ? newest_entry : vector_i[Entry*newest_side_i+:Entry];
       chosen = entry;
       for (int unsigned b = 0; b < Batch; b++) begin
         for (int unsigned g = 1; g < Groups; g++) begin
@@ -88,17 +105,19 @@ module tsr_window #(
     end
   end
 
-  function automatic logic [Width-1:0] operands(input logic [Entry-1:0] of, input logic [GroupBits-1:0] lane,
-                                                input logic [OperandBits-1:0] zero, input logic [OperandBits-1:0] top);
-    logic [8*Lanes-1:0] row;
+  // The lanes of an entry, and operands of lanes.
+  function automatic logic [Raw-1:0] group(input logic [Entry-1:0] of, input logic [GroupBits-1:0] lane);
     for (int unsigned b = 0; b < Batch; b++) begin
-      row = of[8*BlockIn*b+:8*Lanes];
+      group[8*Lanes*b+:8*Lanes] = of[8*BlockIn*b+:8*Lanes];
       for (int unsigned g = 1; g < Groups; g++) begin
-        if (lane == GroupBits'(g)) row = of[8*(BlockIn*b+Lanes*g)+:8*Lanes];
+        if (lane == GroupBits'(g)) group[8*Lanes*b+:8*Lanes] = of[8*(BlockIn*b+Lanes*g)+:8*Lanes];
       end
-      for (int unsigned n = 0; n < Lanes; n++) begin
-        operands[OperandBits*(b*Lanes+n)+:OperandBits] = zero - ~(OperandBits'(row[8*n+:8]) ^ top);
-      end
+    end
+  endfunction
+  function automatic logic [Width-1:0] operands(input logic [Raw-1:0] of, input logic [OperandBits-1:0] zero,
+                                                input logic [OperandBits-1:0] top);
+    for (int unsigned n = 0; n < Batch * Lanes; n++) begin
+      operands[OperandBits*n+:OperandBits] = zero - ~(OperandBits'(of[8*n+:8]) ^ top);
     end
   endfunction
 
@@ -108,7 +127,7 @@ module tsr_window #(
     always_comb begin
       if (!tsr_isa_pkg::Simulated) first = 'x;
       if (!tsr_isa_pkg::Simulated || (step_i && depthwise_i)) begin
-        first = operands(vector_i[Entry*first_side_i+:Entry], GroupBits'(lane_i), kept, flip);
+        first = operands(group(RawLines ? first_entry : vector_i[Entry*first_side_i+:Entry], GroupBits'(lane_i)), kept, flip);
       end
     end
   end else begin : gen_no_first
@@ -123,8 +142,8 @@ module tsr_window #(
     always_comb begin
       if (!tsr_isa_pkg::Simulated) {above, first_above} = 'x;
       if (!tsr_isa_pkg::Simulated || (step_i && row_pairs_i)) begin
-        first_above = operands(first_side_i[1] ? vector_i[0+:Entry] : vector_i[2*Entry+:Entry], GroupBits'(lane_i), kept, flip);
-        above = operands(newest_side_i[1] ? vector_i[Entry+:Entry] : vector_i[3*Entry+:Entry], GroupBits'(lane_i), kept, flip);
+        first_above = operands(group(first_side_i[1] ? vector_i[0+:Entry] : vector_i[2*Entry+:Entry], GroupBits'(lane_i)), kept, flip);
+        above = operands(group(newest_side_i[1] ? vector_i[Entry+:Entry] : vector_i[3*Entry+:Entry], GroupBits'(lane_i)), kept, flip);
       end
     end
   end else begin : gen_no_above
@@ -134,26 +153,48 @@ module tsr_window #(
   end
 
   // The rows before, the newer one in the lower half; with RasterPairs those of even columns, or of all, and of odd ones.
-  (* ram_style = "block" *) logic [2*Width-1:0] line_mem[LineDepth];
-  logic [2*Width-1:0] line_q, odd_line_q;
+  // Where a vector is chosen from four memories the newer row's zero point is subtracted when it is read: a choice and a
+  // subtraction behind INP and in front of another memory would be the longest path.
+  (* ram_style = "block" *) logic [Width+Newer-1:0] line_mem[LineDepth];
+  logic [Width+Newer-1:0] line_q, odd_line_q;
+  logic [Width-1:0] newer, odd_newer, older, odd_older;
+  logic [Newer-1:0] even, odd;  // what is kept
   logic [LineBits-1:0] col_q;
+  assign older = line_q[Newer+:Width];
+  assign odd_older = odd_line_q[Newer+:Width];
+  if (RawLines) begin : gen_raw
+    always_comb begin
+      if (!tsr_isa_pkg::Simulated) {even, odd, newer, odd_newer} = 'x;
+      if (!tsr_isa_pkg::Simulated || (step_i && depthwise_i)) begin
+        even = group(first_entry, GroupBits'(lane_i));
+        odd = group(newest_entry, GroupBits'(lane_i));
+        newer = operands(line_q[Raw-1:0], kept, flip);
+        odd_newer = operands(odd_line_q[Raw-1:0], kept, flip);
+      end
+    end
+  end else begin : gen_operands
+    assign even = first;
+    assign odd = lanes;
+    assign newer = line_q[Width-1:0];
+    assign odd_newer = odd_line_q[Width-1:0];
+  end
   always_ff @(posedge clk_i) begin
     if (read_i) begin
       line_q <= line_mem[col_i];
       col_q <= col_i;
     end
-    if (step_i && write_i && (RasterPairs == 0 || !pairs_i || pair_i || !odd_i)) line_mem[col_q] <= {line_q[Width-1:0], first};
+    if (step_i && write_i && (RasterPairs == 0 || !pairs_i || pair_i || !odd_i)) line_mem[col_q] <= {newer, even};
   end
   if (RasterPairs != 0) begin : gen_odd
-    (* ram_style = "block" *) logic [2*Width-1:0] odd_mem[LineDepth];
+    (* ram_style = "block" *) logic [Width+Newer-1:0] odd_mem[LineDepth];
     always_ff @(posedge clk_i) begin
       if (read_i) odd_line_q <= odd_mem[col_i];
-      if (step_i && write_i && pairs_i && odd_i) odd_mem[col_q] <= {odd_line_q[Width-1:0], lanes};
+      if (step_i && write_i && pairs_i && odd_i) odd_mem[col_q] <= {odd_newer, odd};
     end
   end else begin : gen_no_odd
     assign odd_line_q = '0;
     logic unused_odd;
-    assign unused_odd = &{1'b0, odd_line_q, pairs_i, pair_i, odd_i};
+    assign unused_odd = &{1'b0, odd_newer, odd_older, odd, pairs_i, pair_i, odd_i};
   end
 
   always_ff @(posedge clk_i) begin
@@ -174,33 +215,34 @@ module tsr_window #(
       for (int unsigned t = 1; t < Taps; t++) begin
         case (source_i[SourceBits*(t-1)+:2])
           2'd1: begin
-            if (RasterPairs == 2 && t == 2 * Columns && 2 * t > Taps) taps_q[Width*(t-1)+:Width] <= odd_line_q[0+:Width];
+            if (RasterPairs == 2 && t == 2 * Columns && 2 * t > Taps) taps_q[Width*(t-1)+:Width] <= odd_newer;
             else if (2 * t <= Taps || (RasterPairs != 0 && t % Columns == 1 && t / Columns < 3))
-              taps_q[Width*(t-1)+:Width] <= line_q[0+:Width];
+              taps_q[Width*(t-1)+:Width] <= newer;
           end
           2'd2: begin
-            if (RasterPairs != 0 && t == 1) taps_q[Width*(t-1)+:Width] <= first;
-            else if (RasterPairs == 2 && t == Columns) taps_q[Width*(t-1)+:Width] <= above;
+            if (RasterPairs == 2 && t == Columns) taps_q[Width*(t-1)+:Width] <= above;
             else if ((t % 2 == 0 && 3 * t / 2 <= Taps) || (RasterPairs != 0 && t == 2 * Columns + 1))
-              taps_q[Width*(t-1)+:Width] <= line_q[Width+:Width];
+              taps_q[Width*(t-1)+:Width] <= older;
           end
           2'd3: begin
             if (RasterPairs != 0 && t < 3 * Columns) begin
-              if (t % Columns == 0) taps_q[Width*(t-1)+:Width] <= odd_line_q[Width*(t/Columns-1)+:Width];
+              if (t % Columns == 0) taps_q[Width*(t-1)+:Width] <= t == Columns ? odd_newer : odd_older;
               else if (t % Columns == 2) taps_q[Width*(t-1)+:Width] <= t == 2 ? newest : taps_q[Width*((t+Taps-4)%(Taps-1))+:Width];
               else if (RasterPairs == 2 && t == Columns + 1) taps_q[Width*(t-1)+:Width] <= first_above;
             end
           end
           default: ;
         endcase
-        if (SourceBits == 3 && source_i[SourceBits*t-1]) taps_q[Width*(t-1)+:Width] <= odd_line_q[0+:Width];
+        // Last, so that synthesis gives it a faster input of the look-up table: it comes from INP.
+        if (RasterPairs != 0 && t == 1 && source_i[1]) taps_q[Width*(t-1)+:Width] <= first;
+        if (SourceBits == 3 && source_i[SourceBits*t-1]) taps_q[Width*(t-1)+:Width] <= odd_newer;
       end
     end
   end
   assign window_o = taps_q;
 
   logic unused;
-  assign unused = &{1'b0, zero_i[8], lane_i};
+  assign unused = &{1'b0, zero_i[8], lane_i, lanes};
 
 endmodule
 /* verilator lint_on LATCH */
