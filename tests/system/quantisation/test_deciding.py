@@ -3,6 +3,7 @@
 answers that no sample shows, and sizes that nobody has given."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -101,6 +102,14 @@ def test_an_answer_that_no_sample_shows_is_not_cut_off():
     made = tessera.quantize(model, never, engine="onnxruntime")
     (((answer,),),) = measure.session(made.model).run(None, {"x": np.ones((1, 16), np.float32)})
     assert answer > 0.85  # it would be 0.5 at most
+
+
+def test_distances_of_values_that_are_not_finite_print_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = measure.Distance()
+        found.add(np.array([np.inf, 1], np.float32), np.array([np.inf, 2], np.float32))
+    assert found.signal == np.inf and not np.isfinite(found.noise)
 
 
 def test_values_are_counted_in_parts_of_a_range():

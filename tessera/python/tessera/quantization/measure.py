@@ -241,7 +241,8 @@ class Distance:
             shape = np.maximum(real.shape, other.shape)
             real, other = (np.pad(a, [(0, n - have) for n, have in zip(shape, a.shape)]) for a in (real, other))
         self.signal += square_sum(real)
-        self.noise += square_sum(real - other)
+        with np.errstate(invalid="ignore"):  # of values that are not finite, which others tell of
+            self.noise += square_sum(real - other)
         if parameters is not None:
             half = float(parameters.scale) / 2
             outside = (real < parameters.low - half) | (real > parameters.high + half)
