@@ -7,8 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
-from tessera.quantization import deciding, measure, sizes, tables
+from tessera.quantization import deciding, measure, tables
 from tessera.quantization.data import ports_of
+from tessera.quantization.forms import sizes
 
 import tessera
 from tests.system.float_models import Builder

@@ -11,8 +11,8 @@ import math
 import numpy as np
 from onnx import TensorProto, helper
 
+from .forms.scores import HIDDEN, softmax_behind
 from .graph import attribute, is_onnx, unique
-from .scores import HIDDEN, softmax_behind
 
 MARGIN = 8.0  # exp(-8) is a third of a thousandth
 

@@ -10,9 +10,9 @@ import onnx
 
 from . import deciding, engines, four_bits, keeping, place, ranges, sixteen, write
 from .errors import argument
+from .forms.recurrent import is_part_of_cell
 from .graph import graphs_of
 from .plan import Plan
-from .recurrent import is_part_of_cell
 
 MOVES = ("movement", "embedding")  # units that cost little wherever they run
 TURNS = 64  # of asking the compiler

@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from . import sizes
 from .data import ports_of
+from .forms import sizes
+from .forms.recurrent import is_cell, is_direction
 from .graph import Graph, bodies, defined, extent_of, graphs_of, is_onnx, name_apart, names_of, unique
 from .measure import observed, session
-from .recurrent import is_cell, is_direction
 
 MOST_SAMPLES = 64
 MOST_ITERATIONS = 8  # of a loop that a sample gives

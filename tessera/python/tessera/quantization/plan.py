@@ -14,8 +14,8 @@ import dataclasses
 import math
 
 from .attention import is_embedding, normalisations
+from .forms.recurrent import FLOAT_SUMS, is_direction, products_of
 from .graph import Graph, is_onnx
-from .recurrent import FLOAT_SUMS, is_direction, products_of
 
 # Operators of ONNX whose result is a selection of their input by order, so that quantisation moves through them.
 ORDERED = ("MaxPool", "GlobalMaxPool", "ReduceMax")

@@ -18,14 +18,14 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from .attention import masks_to_sums
-from .contrib import spell_out, weights_to_float
 from .errors import argument, error, model_error
+from .forms.contrib import spell_out, weights_to_float
+from .forms.loop_states import fixed_states_to_reads
+from .forms.opsets import Constants, by_definition, convert_opset, lower_opset, plain_casts
+from .forms.recurrent import cells_to_products, is_cell, steps_first
+from .forms.scores import scores_in_one_form
+from .forms.spellings import constants_to_weights, einsums_to_products, lengths_to_normalisations, without_guards
 from .graph import Graph, attribute, drop_unread, graphs_of, is_onnx, name_apart, names_of, rename, sort_nodes, unique
-from .loop_states import fixed_states_to_reads
-from .opsets import Constants, by_definition, convert_opset, lower_opset, plain_casts
-from .recurrent import cells_to_products, is_cell, steps_first
-from .scores import scores_in_one_form
-from .spellings import constants_to_weights, einsums_to_products, lengths_to_normalisations, without_guards
 from .steps import step
 
 QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")

@@ -14,24 +14,11 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import (
-    byte_io,
-    caches,
-    deciding,
-    engines,
-    equalise,
-    four_bits,
-    inside,
-    keeping,
-    measure,
-    rounding,
-    sizes,
-    split,
-    tables,
-)
+from . import byte_io, deciding, engines, equalise, four_bits, inside, keeping, measure, rounding, split, tables
 from .candidate import Options, candidate, resolve_layers, settle_with_compiler
 from .data import open_data, ports_of, take
 from .errors import argument
+from .forms import caches, sizes
 from .graph import Graph, bodies, extent_of, graphs_of, is_onnx, note_ranks
 from .meter import Meter
 from .prepare import spelled, standard

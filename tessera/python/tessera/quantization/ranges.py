@@ -10,8 +10,8 @@ import numpy as np
 
 from . import attention
 from .errors import argument
+from .forms.recurrent import hidden_tensors
 from .graph import is_onnx
-from .recurrent import hidden_tensors
 
 
 @dataclasses.dataclass(frozen=True)

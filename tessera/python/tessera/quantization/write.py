@@ -11,9 +11,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from . import attention, four_bits, sixteen
+from .forms.recurrent import FLOAT_SUMS
 from .graph import along, as_matrices, attribute, channel_axis, is_onnx, names_of, outer_reads, unique
 from .ranges import parameters_of
-from .recurrent import FLOAT_SUMS
 
 
 def weight_scales(array, axis, *, least=None, power_of_two=False):

@@ -18,11 +18,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from .data import random_values
-from .errors import argument
-from .graph import graphs_of
-from .measure import session
-from .steps import first_line
+from ..data import random_values
+from ..errors import argument
+from ..graph import graphs_of
+from ..measure import session
+from ..steps import first_line
 
 BATCH = ("n", "b", "bs", "num_images")  # names of a first dimension, whatever else it could be
 PICTURES = ((224, 224), (320, 320), (48, 320), (640, 640), (32, 320), (32, 128), (64, 64), (96, 96), (256, 256))

@@ -13,7 +13,7 @@ Scores in one scale with their mask would otherwise all be the same step, or sta
 
 import numpy as np
 
-from .graph import attribute, is_onnx
+from ..graph import attribute, is_onnx
 from .spellings import _Rewriter
 
 HIDDEN = -1000.0  # what is added to scores that are not to be seen is below this

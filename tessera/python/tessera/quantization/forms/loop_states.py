@@ -5,7 +5,7 @@ weights are constants of their products."""
 
 from onnx import helper
 
-from .graph import attribute, bodies, graphs_of, is_onnx, names_of, rename, unique
+from ..graph import attribute, bodies, graphs_of, is_onnx, names_of, rename, unique
 
 
 def fixed_states_to_reads(model):

@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from . import measure
+from .. import measure
+from ..data import Data, Port
+from ..errors import argument
+from ..graph import Graph
 from .contrib import GroupQueryAttention, Writer, is_contrib, spell_out
-from .data import Data, Port
-from .errors import argument
-from .graph import Graph
 
 PAST, TOTAL = "past_sequence_length", "total_sequence_length"  # names of the dimensions that grow
 TOLERANCE = 1e-3  # of the largest value, between both models

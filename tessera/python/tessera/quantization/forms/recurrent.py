@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from .graph import Graph, attribute, graphs_of, is_onnx, names_of, unique
+from ..graph import Graph, attribute, graphs_of, is_onnx, names_of, unique
 
 FLOAT_SUMS = "the sums stay float"  # doc string of products whose results nothing quantises
 BODY = "recurrent_cell"  # name of the body of a Scan that is a direction of a cell

@@ -9,8 +9,8 @@ import onnx
 import onnx.inliner
 from onnx import helper, numpy_helper, version_converter
 
-from .errors import error, model_error
-from .graph import Graph, attribute, bodies, graphs_of, is_onnx, names_of, opset_of, unique
+from ..errors import error, model_error
+from ..graph import Graph, attribute, bodies, graphs_of, is_onnx, names_of, opset_of, unique
 
 LEAST_OPSET = 13  # of scales for each channel
 MOST_OPSET = 22  # beyond it ONNX Runtime has no kernel of QuantizeLinear

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from .graph import Graph, attribute, is_onnx, names_of, opset_of
+from ..graph import Graph, attribute, is_onnx, names_of, opset_of
 
 DOMAIN = "com.microsoft"
 HIDDEN = -10000.0  # what is added to the score of a position that is not to be seen

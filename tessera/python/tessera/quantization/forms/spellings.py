@@ -8,7 +8,7 @@ import math
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from .graph import Graph, attribute, is_onnx, names_of, opset_of, outer_reads, unique
+from ..graph import Graph, attribute, is_onnx, names_of, opset_of, outer_reads, unique
 
 
 class _Rewriter:
