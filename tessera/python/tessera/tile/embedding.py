@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper, shape_inference
 from tessera import _tessera
 
 from .errors import DoesNotFit, KernelError
-from .graphs import OPSETS
 from .kernel import Spec
+from .nodes.graphs import OPSETS
 from .operators import Constant, Operator
 from .patterns import Finder
 from .registry import Registered, registered, replacements

@@ -9,18 +9,18 @@ import operator
 
 import numpy as np
 
-from .contractions import Contractions, Sums
 from .errors import KernelError
 from .expressions import Apply, Expression, Load, Number, Reduce, Requantise, added, byte_of, identity
-from .gathering import Gathering
-from .graphs import GraphMaker, Value
-from .lattices import Lattices, number_beside
 from .loops import count
 from .meaning import values_of
-from .pairs import Alias, Pairs
-from .plain import Plain
-from .views import Views
-from .windows import Windows
+from .nodes.contractions import Contractions, Sums
+from .nodes.gathering import Gathering
+from .nodes.graphs import GraphMaker, Value
+from .nodes.lattices import Lattices, number_beside
+from .nodes.pairs import Alias, Pairs
+from .nodes.plain import Plain
+from .nodes.views import Views
+from .nodes.windows import Windows
 
 
 class Lowering(Views, Contractions, Gathering, Lattices, Windows, Pairs, Plain):

@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from .expressions import Apply, Number, Reduce, Requantise, byte_of, replaced
+from ..expressions import Apply, Number, Reduce, Requantise, byte_of, replaced
 
 MOST_SUMS = 16
 

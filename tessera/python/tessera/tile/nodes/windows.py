@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
+from ..expressions import LIMITS, Load, Source
 from .contractions import Sums
-from .expressions import LIMITS, Load, Source
 
 BYTES = np.arange(256, dtype=np.uint8)
 LONG_ROW, MANY_BYTES = 32, 8192  # from where on a product with ones takes less time

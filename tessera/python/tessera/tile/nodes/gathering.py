@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
+from ..expressions import Load, Number, Reduce, Source, added
+from ..loops import Loop, count
+from ..meaning import values_of
 from .contractions import Sums
-from .expressions import Load, Number, Reduce, Source, added
-from .loops import Loop, count
-from .meaning import values_of
 
 MOST_PIECES = 64
 LEAST, MOST = -128, 127

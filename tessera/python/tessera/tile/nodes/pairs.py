@@ -5,11 +5,11 @@ join; what is around it is its conversion, or a table behind it."""
 
 import numpy as np
 
-from .errors import KernelError
-from .expressions import LIMITS, Apply, Expression, Load, Number, Requantise, byte_of, replaced, walk
+from ..errors import KernelError
+from ..expressions import LIMITS, Apply, Expression, Load, Number, Requantise, byte_of, replaced, walk
+from ..meaning import values_of
 from .forms import fits_machine
 from .lattices import is_bit, number_beside
-from .meaning import values_of
 
 
 class Alias(Expression):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .loops import Position
+from ..loops import Position
 
 MOST_PARTS = 64  # slices that are put side by side
 

@@ -17,10 +17,10 @@ import math
 
 import numpy as np
 
-from .expressions import LIMITS, Apply, Load, Number, Reduce, Source, byte_of, fits, identity, walk
+from ..expressions import LIMITS, Apply, Load, Number, Reduce, Source, byte_of, fits, identity, walk
+from ..loops import Loop, Position, count
+from ..meaning import values_of
 from .graphs import Value
-from .loops import Loop, Position, count
-from .meaning import values_of
 
 MOST_WINDOWS = 2
 LARGEST = 127  # of an int8

@@ -4,9 +4,9 @@ inside of them are still the NPU's where it has a form."""
 
 import numpy as np
 
-from .errors import KernelError
-from .expressions import Load, fits
-from .meaning import values_of
+from ..errors import KernelError
+from ..expressions import Load, fits
+from ..meaning import values_of
 
 OPERATORS = {"add": "Add", "sub": "Sub", "mul": "Mul", "max": "Max", "min": "Min", "abs": "Abs"}
 REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
