@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions of an operator as nodes of ONNX: sums of products, windows, functions of bytes, and what the host computes.
-`lowering` chooses among these forms."""
+"""Expressions of an operator as nodes of ONNX: sums of products, windows, functions of bytes, and what the host
+computes. `lowering` chooses among these forms."""
