@@ -3,8 +3,6 @@
 // bounds; compiler/npu/planning/bound_test.cc has the replay as its oracle, and more layers.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "compiler/npu/tests/bounded_layers.h"
 #include "tessera/tuning/judges.h"
 
@@ -14,14 +12,10 @@ namespace {
 namespace test = npu::test;
 using test::Random;
 
-/// TESSERA_NPU_TESTS multiplies the number of layers, as does TESSERA_LONG; TESSERA_NPU_SEED replaces the first seed.
 void repeat(int count, uint64_t first, const std::function<npu::Graph(Random&)>& make) {
   register_device_judges();
-  if (const char* factor = std::getenv("TESSERA_NPU_TESTS")) count *= std::atoi(factor);
-  if (std::getenv("TESSERA_LONG") != nullptr) count *= 20;
-  if (const char* start = std::getenv("TESSERA_NPU_SEED")) first = std::strtoull(start, nullptr, 10);
-  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed)
-    ASSERT_EQ(test::broken_bound("sysc", seed, 20, make), "") << "TESSERA_NPU_SEED=" << seed;
+  ASSERT_EQ(
+      test::broken_of(count, 20, first, [&](uint64_t seed) { return test::broken_bound("sysc", seed, 20, make); }), "");
 }
 
 TEST(Bounds, OfDepthwiseLayers) { repeat(8, 1, test::random_depthwise); }

@@ -151,14 +151,11 @@ TEST(Closing, FindsTheBestOfTheWholeSpace) {
   }
 }
 
-/// TESSERA_NPU_TESTS multiplies the number of layers, as does TESSERA_LONG; TESSERA_NPU_SEED replaces the first seed.
 void repeat(int count, uint64_t first, const std::function<npu::Graph(Random&)>& make) {
   register_device_judges();
-  if (const char* factor = std::getenv("TESSERA_NPU_TESTS")) count *= std::atoi(factor);
-  if (std::getenv("TESSERA_LONG") != nullptr) count *= 20;
-  if (const char* start = std::getenv("TESSERA_NPU_SEED")) first = std::strtoull(start, nullptr, 10);
-  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed)
-    ASSERT_EQ(test::broken_closing("sysc", seed, 60, make), "") << "TESSERA_NPU_SEED=" << seed;
+  ASSERT_EQ(
+      test::broken_of(count, 20, first, [&](uint64_t seed) { return test::broken_closing("sysc", seed, 60, make); }),
+      "");
 }
 
 TEST(Closing, OfDepthwiseLayers) { repeat(3, 1, test::random_depthwise); }

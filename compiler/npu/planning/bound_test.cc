@@ -16,13 +16,10 @@ namespace {
 
 using test::Random;
 
-/// TESSERA_NPU_TESTS multiplies the number of layers, as does TESSERA_LONG; TESSERA_NPU_SEED replaces the first seed.
 void repeat(int count, uint64_t first, const std::function<Graph(Random&)>& make) {
-  if (const char* factor = std::getenv("TESSERA_NPU_TESTS")) count *= std::atoi(factor);
-  if (std::getenv("TESSERA_LONG") != nullptr) count *= 10;
-  if (const char* start = std::getenv("TESSERA_NPU_SEED")) first = std::strtoull(start, nullptr, 10);
-  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed)
-    ASSERT_EQ(test::broken_bound("replay", seed, 24, make), "") << "TESSERA_NPU_SEED=" << seed;
+  ASSERT_EQ(
+      test::broken_of(count, 10, first, [&](uint64_t seed) { return test::broken_bound("replay", seed, 24, make); }),
+      "");
 }
 
 TEST(Bounds, OfDepthwiseLayers) { repeat(30, 1, test::random_depthwise); }

@@ -2,6 +2,7 @@
 #include "compiler/npu/tests/bounded_layers.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <map>
 
@@ -275,6 +276,16 @@ std::string each_layer(const std::string& judge, uint64_t seed, const std::funct
 }
 
 }  // namespace
+
+std::string broken_of(int count, int more, uint64_t first, const std::function<std::string(uint64_t)>& broken) {
+  if (const char* factor = std::getenv("TESSERA_NPU_TESTS")) count *= std::atoi(factor);
+  if (std::getenv("TESSERA_LONG") != nullptr) count *= more;
+  if (const char* start = std::getenv("TESSERA_NPU_SEED")) first = std::strtoull(start, nullptr, 10);
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed)
+    if (const std::string told = broken(seed); !told.empty())
+      return told + "; TESSERA_NPU_SEED=" + std::to_string(seed);
+  return "";
+}
 
 std::string broken_bound(const std::string& judge, uint64_t seed, int count,
                          const std::function<Graph(Random&)>& make) {

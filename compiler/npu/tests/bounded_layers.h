@@ -17,6 +17,10 @@ Graph random_first_layer(Random& random);
 /// Machines of several shapes; `exact`: the judge is the timing model.
 std::vector<isa::MachineConfig> bounded_machines(bool exact);
 
+/// What broken(seed) says first that is not empty, with its seed, of `count` seeds from `first` on. TESSERA_NPU_TESTS
+/// multiplies their number, as TESSERA_LONG does by `more`; TESSERA_NPU_SEED replaces the first one.
+std::string broken_of(int count, int more, uint64_t first, const std::function<std::string(uint64_t)>& broken);
+
 /// Measures `count` schedules of each single layer of a graph on machines of several shapes, each layer alone and run
 /// once: the searcher's best, draws, orders of the tiles with the least bounds, and changes of the fastest. Returns the
 /// first one that takes fewer cycles than the bound of its own tile, or, on the timing model, than that of its own

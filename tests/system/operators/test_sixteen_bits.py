@@ -191,6 +191,27 @@ def test_a_small_network_answers_scores_in_16_bits():
     assert errors[0] < 1e-3 < errors[1] and made.macs_npu_share == plain.macs_npu_share == 1
 
 
+def deep_network(rows):
+    """Seven products, and a Softmax over rows between the last two."""
+    b, x = Builder(seed=0 if rows else 1), "x"
+    for _ in range(7):
+        x = b.node("Relu", [b.node("MatMul", [x, b.weights(24, 24)])])
+    x = b.node("Softmax", [x], axis=-1) if rows else x
+    return b.model({"x": [4, 24]}, [b.node("MatMul", [x, b.weights(24, 8)])])
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_small_network_answers_values_in_16_bits(rows):
+    """Between 28 and 32 dB in 8 bits: others may read it. Rows that the NPU normalises would be the CPU's then."""
+    model = deep_network(rows)
+    quantise = lambda share: tessera.quantize(
+        model, feeds_of(model, 24), engine="onnxruntime", config="npu256t", sixteen=share, report=True
+    ).report["answer_snr_db"]
+    plain = quantise(0)
+    assert keeping.FINE_DECIBELS < plain < keeping.READ_DECIBELS
+    assert quantise(None) == plain if rows else quantise(None) > keeping.SMALL_DECIBELS
+
+
 def test_how_far_an_output_answers():
     b = Builder(seed=1)
     x = b.node("MatMul", ["x", b.weights(8, 4)])

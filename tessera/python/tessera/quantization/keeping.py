@@ -24,7 +24,7 @@ FINE_SHARE = 0.1  # of the products, at most ...
 FINE_PRODUCTS = 1 << 26  # ... or so many, which nobody would feel
 SMALL_DECIBELS = 50.0  # that are wanted of a network with no more products than that: other networks may read it
 READ_DECIBELS = 32.0  # in place of FINE_DECIBELS in such a network that answers by values, as it is read most likely,
-# and has no rows to normalise, which are computed in float on the CPU between products in 16 bits
+# and has no rows that the NPU normalises: between products in 16 bits they are computed in float on the CPU
 FINE_GAIN = 1.0  # dB that it must bring
 SCORES_DECIBELS = 53.0  # in place of FINE_DECIBELS in a network of few products that answers by scores: a score in the
 # middle moves by a quarter of what its Sigmoid or Softmax read, and nobody would feel the cost ...
@@ -76,7 +76,9 @@ class Keeping:
         scores, total = any(answer.of_scores for answer in self.work.answers), self._total()
         if scores:
             return SCORES_DECIBELS if total <= SCORES_PRODUCTS else FINE_DECIBELS
-        rows = any(unit.kind == "normalisation" for unit in self.state.plan.units)
+        rows = any(
+            u.quantised and (u.kind == "normalisation" or is_onnx(u.node, "Softmax")) for u in self.state.plan.units
+        )
         return READ_DECIBELS if total <= FINE_PRODUCTS and not rows else FINE_DECIBELS
 
     def _take(self, names, why):
