@@ -80,12 +80,12 @@ class Work:
         self.row.setdefault("seconds", {})[what] = round(time.monotonic() - self.began, 1)
 
     def run(self):
-        import tessera.torch
         import torch
-        from tessera.torch import export
 
         import tessera
+        import tessera.torch
         from bench import torch_models
+        from tessera.torch import export
         from tests.oracle import oracle
 
         self.at("making")
@@ -167,11 +167,12 @@ def serve(names, config):
     """Prints the row of each architecture. The libraries, which take long to load, are loaded once: each architecture
     has a process that is forked from this one."""
     import onnxruntime  # noqa: F401
-    import tessera.torch  # noqa: F401
     import timm  # noqa: F401
     import torch
     import torchvision  # noqa: F401
     import transformers  # noqa: F401
+
+    import tessera.torch  # noqa: F401
 
     torch.set_num_threads(1)
     for name in names:

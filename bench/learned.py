@@ -15,6 +15,7 @@ import sys
 
 import _tessera
 import networks
+
 from tessera.tuning.learned import Corrected, Features, Trees, logarithm, samples_of
 
 TAUGHT_BY = ("ds_cnn", "resnet8", "mobilenetv2", "autoencoder")

@@ -288,9 +288,8 @@ def run_all(model, feeds):
 def machine(model, feed, config):
     """Share of the products on the NPU, cycles of the timing model where it is built, predicted ones else; and whether
     the outputs are those of ONNX Runtime."""
-    from tessera.quantization.measure import session
-
     import tessera
+    from tessera.quantization.measure import session
 
     device = "sysc" if "sysc" in tessera.backends() else "fsim"
     timed = tessera.Session(model.SerializeToString(), device, config, profile=False)
@@ -317,10 +316,9 @@ def score(network, reference, results):
 
 
 def rows_of(name, network, config):
+    import tessera
     from tessera.quantization import engines, measure
     from tessera.quantization.prepare import prepare
-
-    import tessera
 
     prepared = prepare(network.path, {"Conv", "Gemm", "MatMul"})
     reference = run_all(prepared, network.test)

@@ -23,9 +23,9 @@ import urllib.request
 import numpy as np
 import serve_chip
 import serve_remote
-from tessera.errors import error
 
 import tessera
+from tessera.errors import error
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"

@@ -11,9 +11,9 @@ import threading
 import time
 
 import numpy as np
-from tessera.errors import error
 
 import tessera
+from tessera.errors import error
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "examples" / "digits" / "digits.onnx"

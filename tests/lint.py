@@ -256,7 +256,7 @@ def main():
         checks["clang-format"] = lambda: command(FORMAT, "--dry-run", "--Werror", *cpp)
     if python:
         ruff = [sys.executable, "-m", "ruff"]
-        checks["ruff"] = lambda: command(*ruff, "check", "--quiet", "--force-exclude", *python)
+        checks["ruff"] = lambda: command(*ruff, "check", "--no-cache", "--quiet", "--force-exclude", *python)
         checks["ruff format"] = lambda: command(*ruff, "format", "--quiet", "--diff", "--force-exclude", *python)
     if hardware and shutil.which("verilator"):
         checks["verilator: machine"] = lambda: command("hw/rtl/lint.sh")

@@ -17,6 +17,7 @@ ROOT = HERE.parent.parent
 def main(words):
     sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tessera" / "python"), str(ROOT / "build" / "release" / "lib")]
     import networks
+
     from tessera.exploration import command
 
     folder = ROOT / "build" / "explore"

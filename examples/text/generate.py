@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto
+
 from tessera.generation import Generator
 
 HERE = Path(__file__).resolve().parent

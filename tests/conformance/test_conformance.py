@@ -15,7 +15,6 @@ from onnx import TensorProto, helper
 tessera = pytest.importorskip("tessera")
 
 import tessera.backend as backend  # noqa: E402
-
 from tests.conformance import cases, judge, pool, report  # noqa: E402
 
 

@@ -15,11 +15,11 @@ pytest.importorskip("torchao", reason="torchao is not installed (requirements-ex
 import onnxruntime  # noqa: E402
 from executorch.exir import to_edge_transform_and_lower  # noqa: E402
 from executorch.exir.backend.utils import get_delegates, get_non_lowered_nodes  # noqa: E402
-from tessera.pt2e import TesseraQuantizer, to_onnx  # noqa: E402
 from torch import nn  # noqa: E402
 
 import tessera  # noqa: E402
 from tessera.executorch import TesseraPartitioner, load_backend, set_option  # noqa: E402
+from tessera.pt2e import TesseraQuantizer, to_onnx  # noqa: E402
 from tests.executorch.conftest import BUILD  # noqa: E402
 from tests.pt2e.networks import Residual, quantised  # noqa: E402
 

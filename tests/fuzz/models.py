@@ -72,9 +72,9 @@ def attempt(seed, save=None):
     """(class, text) of a model: "exact", "near" (float operators make its outputs), "refused", or a finding."""
     import onnx
     import onnxruntime
-    from tessera.quantization import prepare
 
     import tessera
+    from tessera.quantization import prepare
     from tests.oracle import oracle
     from tests.system import validity
     from tests.system.quantised_parts import exact_part

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from tessera.pt2e import spell
 
 import tessera
+from tessera.pt2e import spell
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (requirements-executorch.txt)")
 layers = pytest.importorskip("brevitas.nn", reason="Brevitas is not installed (requirements-executorch.txt)")

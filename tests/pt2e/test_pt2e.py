@@ -15,9 +15,9 @@ pytest.importorskip("onnxscript", reason="onnxscript is not installed (requireme
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 import onnxruntime  # noqa: E402
-from tessera.pt2e import TesseraQuantizer, to_onnx  # noqa: E402
 
 import tessera  # noqa: E402
+from tessera.pt2e import TesseraQuantizer, to_onnx  # noqa: E402
 from tests.pt2e.networks import Attention, Residual, quantised  # noqa: E402
 
 

@@ -10,9 +10,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tessera.pt2e import spell
 
 import tessera
+from tessera.pt2e import spell
 
 
 class File:

@@ -21,9 +21,9 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import networks  # noqa: E402
-import tessera.generation  # noqa: E402
 
 import tessera  # noqa: E402
+import tessera.generation  # noqa: E402
 from tests.system import decoder  # noqa: E402
 
 DIGITS = ROOT / "examples" / "digits"

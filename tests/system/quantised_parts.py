@@ -3,6 +3,7 @@
 it whose operators are integers."""
 
 import onnx
+
 from tessera.quantization import place
 
 

@@ -6,9 +6,9 @@ import dataclasses
 import linecache
 
 import numpy as np
-from tessera.tile.machine import machine as machine_of
 
 from tessera import tile
+from tessera.tile.machine import machine as machine_of
 
 
 @dataclasses.dataclass

@@ -19,9 +19,8 @@ from tests.system.conftest import BUILD, ROOT
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (./dev setup --extras torch)")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed (./dev setup --extras torch)")
 
-import tessera.torch  # noqa: E402
-
 import tessera  # noqa: E402
+import tessera.torch  # noqa: E402
 
 PAGE = ROOT / "docs" / "torch.md"
 QUICK = {"engine": "onnxruntime"}

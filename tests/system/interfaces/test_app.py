@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tessera.app import capture
 
+from tessera.app import capture
 from tests.system.conftest import BUILD, ROOT
 from tests.system.float_models import Builder
 

@@ -8,9 +8,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from tessera.quantization.graph import outer_reads
 
 import tessera
+from tessera.quantization.graph import outer_reads
 from tests.oracle import oracle
 
 

@@ -9,10 +9,10 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tessera.generation import Generator
-from tessera.quantization.prepare import prepare
 
 import tessera
+from tessera.generation import Generator
+from tessera.quantization.prepare import prepare
 from tests.system.conftest import BUILD
 from tests.system.exported_decoder import ExportedDecoder
 

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tessera.generation import Generator
 
 import tessera
+from tessera.generation import Generator
 from tests.system.exported_decoder import ExportedDecoder
 from tests.system.networks.test_exported_decoders import run_by_name, runtime
 

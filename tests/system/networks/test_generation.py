@@ -4,8 +4,8 @@ and equal to ONNX Runtime's."""
 
 import numpy as np
 import pytest
-from tessera.generation import Generator
 
+from tessera.generation import Generator
 from tests.system.decoder import Decoder, empty_past
 from tests.system.networks.test_decoders import as_past, runtime
 

@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+import tessera
 from tessera.quantization.data import ports_of
 from tessera.quantization.forms import sizes
 from tessera.quantization.forms.recurrent import GATES, PARAMETERS, is_cell
 from tessera.quantization.graph import graphs_of
 from tessera.quantization.prepare import prepare
-
-import tessera
 from tests.system import validity
 
 VALUE = helper.make_tensor_value_info

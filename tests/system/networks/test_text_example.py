@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import onnxruntime
 import pytest
-from tessera.generation import Generator
 
+from tessera.generation import Generator
 from tests.system.conftest import ROOT
 
 FOLDER = ROOT / "examples" / "text"

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tessera.quantization import attention, measure
-from tessera.quantization.graph import Graph
 
 import tessera
+from tessera.quantization import attention, measure
+from tessera.quantization.graph import Graph
 from tests.oracle import oracle
 from tests.system import builders
 from tests.system.conftest import ROOT

@@ -9,9 +9,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tessera.quantization.byte_io import METADATA
 
 import tessera
+from tessera.quantization.byte_io import METADATA
 
 HEADS, SIZE, WIDTH = 2, 8, 16
 

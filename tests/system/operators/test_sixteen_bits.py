@@ -8,11 +8,11 @@ import _tessera
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+
+import tessera
 from tessera.quantization import deciding, keeping, local, measure, sixteen
 from tessera.quantization.candidate import Options
 from tessera.quantization.quantise import Quantization
-
-import tessera
 from tests.system.float_models import Builder
 
 

@@ -43,6 +43,7 @@ def check_exact(model, feed, config="npu256"):
 
 def prepared_plan(model):
     import _tessera
+
     from tessera.quantization.plan import Plan
     from tessera.quantization.prepare import prepare
 

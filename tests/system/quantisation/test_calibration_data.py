@@ -6,11 +6,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+
+import tessera
 from tessera.quantization import data as sources
 from tessera.quantization import quantise
 from tessera.quantization.data import Data
-
-import tessera
 from tests.system import float_models
 from tests.system.quantisation.checks import HAVE_PILLOW, pixels, refused
 

@@ -7,11 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
+
+import tessera
 from tessera.quantization import deciding, measure, tables
 from tessera.quantization.data import ports_of
 from tessera.quantization.forms import sizes
-
-import tessera
 from tests.system.float_models import Builder
 
 RATE = 1024

@@ -7,9 +7,9 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tessera.quantization import four_bits
 
 import tessera
+from tessera.quantization import four_bits
 from tests.oracle import oracle
 from tests.system.decoder import Decoder, empty_past
 from tests.system.exported_decoder import ExportedDecoder

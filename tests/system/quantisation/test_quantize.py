@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tessera.quantization import keeping, measure
 
 import tessera
+from tessera.quantization import keeping, measure
 from tests.oracle import oracle
 from tests.system import float_models
 from tests.system.conftest import BUILD, ROOT

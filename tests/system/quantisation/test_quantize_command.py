@@ -8,9 +8,9 @@ import subprocess
 import numpy as np
 import onnx
 import pytest
-from tessera.quantization.quantise import METADATA
 
 import tessera
+from tessera.quantization.quantise import METADATA
 from tests.oracle import oracle
 from tests.system import float_models
 from tests.system.conftest import BUILD, ROOT

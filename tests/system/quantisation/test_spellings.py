@@ -5,9 +5,9 @@ function stays the same."""
 import numpy as np
 import pytest
 from onnx import TensorProto
-from tessera.quantization.prepare import prepare
 
 import tessera
+from tessera.quantization.prepare import prepare
 from tests.oracle import oracle
 from tests.system import builders
 

@@ -5,10 +5,10 @@ stays for a clear gain alone."""
 import numpy as np
 import pytest
 from onnx import numpy_helper
-from tessera.quantization import measure, rounding
-from tessera.quantization.quantise import Quantization
 
 import tessera
+from tessera.quantization import measure, rounding
+from tessera.quantization.quantise import Quantization
 from tests.oracle import oracle
 from tests.system import float_models
 from tests.system.quantisation.checks import as_float32, check_exact, prepared_plan
@@ -30,6 +30,7 @@ def uneven():
 
 def test_channels_of_different_sizes_are_made_equal():
     import _tessera
+
     from tessera.quantization.equalise import equalise, tensors_of
     from tessera.quantization.prepare import prepare
 
@@ -51,6 +52,7 @@ def test_channels_of_different_sizes_are_made_equal():
 def test_a_convolution_is_split_where_its_channels_differ():
     """Its parts compute the same in float, and the outputs in int8 come nearer by it."""
     import _tessera
+
     from tessera.quantization import split
 
     feeds = as_float32(float_models.feeds_of(float_models.silu_uneven(), 8))

@@ -23,10 +23,10 @@ import _tessera
 import numpy as np
 import onnx
 import pytest
-from tessera.exploration import area, energy, explorer, pareto, report, results, rules, space
-from tessera.exploration import command as command_module
 
 from tessera import workers
+from tessera.exploration import area, energy, explorer, pareto, report, results, rules, space
+from tessera.exploration import command as command_module
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench"))

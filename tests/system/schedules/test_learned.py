@@ -14,10 +14,10 @@ import _tessera
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tessera.tuning import learned
 
 import tessera
 from tessera import tuning
+from tessera.tuning import learned
 from tests.oracle import oracle
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

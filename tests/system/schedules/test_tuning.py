@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tessera.tuning.database import NETWORKS, Database
 
 import tessera
 from tessera import tuning, workers
+from tessera.tuning.database import NETWORKS, Database
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench"))

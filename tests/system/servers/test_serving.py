@@ -26,8 +26,9 @@ for package in serving.PACKAGES:
 import grpc  # noqa: E402
 import tritonclient.grpc  # noqa: E402
 import tritonclient.http  # noqa: E402
-from tessera.serving import wire  # noqa: E402
 from tritonclient.utils import InferenceServerException  # noqa: E402
+
+from tessera.serving import wire  # noqa: E402
 
 ELEMENTS = {
     "BOOL": TensorProto.BOOL,

@@ -20,6 +20,7 @@ from tests.system import serving
 for package in serving.PACKAGES:
     pytest.importorskip(package, reason=f"the Python package {package} is missing; ./dev setup installs it")
 import grpc  # noqa: E402
+
 from tessera.serving import wire  # noqa: E402
 
 LONG = os.environ.get("TESSERA_LONG") == "1"

@@ -17,6 +17,7 @@ for package in serving.PACKAGES:
     pytest.importorskip(package, reason=f"the Python package {package} is missing; ./dev setup installs it")
 import tritonclient.grpc  # noqa: E402
 import tritonclient.http  # noqa: E402
+
 from tessera.serving import batching, served, settings  # noqa: E402
 from tessera.serving.metrics import Metrics  # noqa: E402
 from tessera.serving.refusals import Kind, Refusal  # noqa: E402
