@@ -266,7 +266,7 @@ module tsr_rows #(
   // Of a limited row's entries: all elements count, or the first ones alone.
   logic [15-EntryBits:0] left_q;  // whole entries
   logic past_q, whole, part;
-  logic asked_whole_q, asked_part_q, emit_whole_q, emit_part_q;
+  logic asked_whole_q, asked_part_q, scan_whole_q, scan_part_q, emit_whole_q, emit_part_q;
   logic [1:0] walk_whole_q, walk_part_q;  // by half
   logic [EntryBits-1:0] part_lanes;
   assign whole = !map.limited || (!past_q && left_q != '0);
@@ -358,17 +358,61 @@ module tsr_rows #(
     end
   end
 
-  // Maxima: a vector in each cycle.
-  logic scanned;
-  logic [7:0] best;
-  tsr_row_maximum #(.BlockOut(BlockOut)) u_maximum (
-    .clk_i, .rst_ni, .take_i(taking && is_max), .first_i(asked_first_q), .last_i(asked_last_q), .whole_i(asked_whole_q),
-    .part_i(asked_part_q), .part_lanes_i(part_lanes), .tail_i(tail), .unsigned_i(reduce.src_unsigned), .vector_i(vector_q),
-    .done_o(scanned), .best_o(best)
-  );
+  // Maxima: a tree over a vector, a vector in each cycle, and the largest one of a row so far. inside: the row has the
+  // element; where it has one of two, it has the first. The tree has four registers: Levels above them are spread.
+  localparam int unsigned Levels = $clog2(BlockOut);
+  logic [5:0] scan_q, scan_last_q;  // bit 0: a vector stands in its register
+  logic [4:0] scan_first_q;
+  logic [8:0] leaves[BlockOut];                   // inside, byte
+  logic [8:0] top;
+  logic [7:0] best_q;
+  function automatic logic [8:0] larger(input logic [8:0] a, input logic [8:0] b, input logic unsigned_bytes);
+    larger = b[8] && {b[7] == unsigned_bytes, b[6:0]} > {a[7] == unsigned_bytes, a[6:0]} ? b : a;
+  endfunction
+  always_comb begin
+    for (int unsigned o = 0; o < BlockOut; o++) begin
+      leaves[o][8] = !(scan_last_q[0] && o >= 32'(tail)) && (scan_whole_q || (scan_part_q && o < 32'(part_lanes)));
+      leaves[o][7:0] = vector_q[8*o+:8];
+    end
+  end
+  for (genvar s = 0; s < 4; s++) begin : gen_tree
+    localparam int unsigned From = BlockOut >> ((s * Levels + 3) / 4);
+    localparam int unsigned To = BlockOut >> (((s + 1) * Levels + 3) / 4);
+    logic [8:0] nodes[From], largest_q[To];
+    for (genvar n = 0; n < From; n++) begin : gen_node
+      if (s == 0) assign nodes[n] = leaves[n];
+      else assign nodes[n] = gen_tree[s-1].largest_q[n];
+    end
+    for (genvar n = 0; n < To; n++) begin : gen_larger
+      logic [8:0] largest;
+      if (From == To) begin : gen_same
+        assign largest = nodes[n];
+      end else if (From == 2 * To) begin : gen_two
+        assign largest = larger(nodes[2*n], nodes[2*n+1], reduce.src_unsigned);
+      end else begin : gen_four
+        assign largest = larger(larger(nodes[4*n], nodes[4*n+1], reduce.src_unsigned),
+                                larger(nodes[4*n+2], nodes[4*n+3], reduce.src_unsigned), reduce.src_unsigned);
+      end
+      always_ff @(posedge clk_i) largest_q[n] <= largest;
+    end
+  end
+  assign top = gen_tree[3].largest_q[0];
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) scan_q <= '0;
+    else scan_q <= {scan_q[4:0], taking && is_max};
+    scan_first_q <= {scan_first_q[3:0], asked_first_q};
+    scan_last_q <= {scan_last_q[4:0], asked_last_q};
+    {scan_whole_q, scan_part_q} <= {asked_whole_q, asked_part_q};
+    if (scan_q[4]) begin
+      if (scan_first_q[4]) best_q <= top[7:0] & {8{top[8]}};
+      else best_q <= 8'(larger({1'b1, best_q}, top, reduce.src_unsigned));
+    end
+  end
   // Rows begun and not written yet, rows kept and not written yet.
   logic [RowBits:0] begun_q, ready_q;
   logic [RowBits-1:0] kept_row_q;
+  logic scanned;
+  assign scanned = scan_q[5] && scan_last_q[5];
   always_ff @(posedge clk_i) begin
     if (!rst_ni || !is_max || state_q == Idle) begin
       begun_q <= '0;
@@ -715,7 +759,7 @@ module tsr_rows #(
   assign capture_row = RowLanes == 1 ? RowBits'(capture_slot) : RowBits'({capture_slot, lane});
   always_ff @(posedge clk_i) begin
     if (state_q == Capture || scanned)
-      kept[is_max ? kept_row_q : capture_row] <= is_max ? {40'd0, !reduce.src_unsigned && best[7], best} : captured;
+      kept[is_max ? kept_row_q : capture_row] <= is_max ? {40'd0, !reduce.src_unsigned && best_q[7], best_q} : captured;
     if (finishing && fresh_q) begin
       result_q <= kept_read;
       if (is_moments && !reduce.centre) result_q[20:0] <= '0;
