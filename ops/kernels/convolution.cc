@@ -69,49 +69,53 @@ void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, cons
 
 }  // namespace
 
-TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
-  const Node& node = c.node;
-  const TypeInfo& x = c.input(0);
-  const TypeInfo& w = c.input(1);
+std::optional<Shape> infer_kernel(const Node& node, const TypeInfo& x, const TypeInfo& w) {
   const int64_t groups = node.get_int("group", 1);
   if (groups < 1) node.fail(ErrorCode::kInvalidModel, "group is " + std::to_string(groups));
-  if (x.ranked) spatial_extents(node, x.shape);
-  if (w.ranked) spatial_extents(node, w.shape);
+  for (const TypeInfo* operand : {&x, &w})
+    if (operand->ranked) spatial_extents(node, operand->shape);
   if (x.ranked && w.ranked && x.shape.size() != w.shape.size())
     node.fail(ErrorCode::kInvalidModel,
               "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in rank");
+  if (w.ranked && w.shape[0] >= 0 && w.shape[0] % groups != 0)
+    node.fail(ErrorCode::kInvalidModel,
+              "weights " + to_string(w.shape) + " do not divide into " + std::to_string(groups) + " groups");
   Shape kernel = node.get_ints("kernel_shape");
-  const int64_t rank = x.ranked         ? static_cast<int64_t>(x.shape.size())
-                       : w.ranked       ? static_cast<int64_t>(w.shape.size())
-                       : kernel.empty() ? -1
-                                        : static_cast<int64_t>(kernel.size()) + 2;
-  if (rank < 0) return TypeInfo::unranked(result);
-  if (!kernel.empty()) kernel_attribute(node, rank - 2);
-  if (w.ranked) {
-    const Shape extents(w.shape.begin() + 2, w.shape.end());
-    if (kernel.empty()) kernel = extents;
-    for (size_t i = 0; i < extents.size(); ++i)
-      if (extents[i] >= 0 && kernel[i] >= 0 && extents[i] != kernel[i])
-        node.fail(ErrorCode::kInvalidModel,
-                  "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
-    if (w.shape[0] >= 0 && w.shape[0] % groups != 0)
+  if (!x.ranked && !w.ranked && kernel.empty()) return std::nullopt;
+  const size_t rank = x.ranked ? x.shape.size() : w.ranked ? w.shape.size() : kernel.size() + 2;
+  if (!kernel.empty()) kernel_attribute(node, static_cast<int64_t>(rank) - 2);
+  if (kernel.empty()) kernel.assign(rank - 2, -1);
+  for (size_t i = 0; w.ranked && i < kernel.size(); ++i) {
+    const int64_t extent = w.shape[i + 2];
+    if (extent >= 0 && kernel[i] >= 0 && extent != kernel[i])
       node.fail(ErrorCode::kInvalidModel,
-                std::to_string(w.shape[0]) + " filters do not divide into " + std::to_string(groups) + " groups");
-    if (x.ranked && x.shape[1] >= 0 && w.shape[1] >= 0 && x.shape[1] != w.shape[1] * groups)
-      node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " needs weights of " +
-                                              std::to_string(groups) + " groups with " + std::to_string(x.shape[1]) +
-                                              " channels in all, not " + to_string(w.shape));
-    if (c.has(bias) && c.input(bias).ranked) {
-      const Shape& shape = c.input(bias).shape;
-      if (shape.size() != 1 || (shape[0] >= 0 && w.shape[0] >= 0 && shape[0] != w.shape[0]))
-        node.fail(ErrorCode::kInvalidModel,
-                  "bias " + to_string(shape) + " does not fit " + std::to_string(w.shape[0]) + " filters");
-    }
-  } else if (kernel.empty()) {
-    kernel.assign(static_cast<size_t>(rank - 2), -1);
+                "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
+    if (kernel[i] < 0) kernel[i] = extent;
   }
-  const Shape input = x.ranked ? Shape(x.shape.begin() + 2, x.shape.end()) : Shape(kernel.size(), -1);
-  const Window window = sliding_window(node, input, kernel);
+  return kernel;
+}
+
+void check_bias(const InferContext& c, size_t bias, int64_t filters) {
+  if (!c.has(bias) || !c.input(bias).ranked) return;
+  const Shape& shape = c.input(bias).shape;
+  if (shape.size() != 1 || (shape[0] >= 0 && filters >= 0 && shape[0] != filters))
+    c.node.fail(ErrorCode::kInvalidModel,
+                "bias " + to_string(shape) + " does not fit " + std::to_string(filters) + " filters");
+}
+
+TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
+  const Node& node = c.node;
+  const TypeInfo &x = c.input(0), &w = c.input(1);
+  const std::optional<Shape> kernel = infer_kernel(node, x, w);
+  if (!kernel) return TypeInfo::unranked(result);
+  const int64_t groups = node.get_int("group", 1);
+  if (x.ranked && w.ranked && x.shape[1] >= 0 && w.shape[1] >= 0 && x.shape[1] != w.shape[1] * groups)
+    node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " needs weights of " + std::to_string(groups) +
+                                            " groups with " + std::to_string(x.shape[1]) + " channels in all, not " +
+                                            to_string(w.shape));
+  if (w.ranked) check_bias(c, bias, w.shape[0]);
+  const Shape input = x.ranked ? Shape(x.shape.begin() + 2, x.shape.end()) : Shape(kernel->size(), -1);
+  const Window window = sliding_window(node, input, *kernel);
   Shape shape = {x.ranked ? x.shape[0] : -1, w.ranked ? w.shape[0] : -1};
   shape.insert(shape.end(), window.output.begin(), window.output.end());
   return TypeInfo::tensor(result, std::move(shape));

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/kernels/elementwise_kernel.h"
 #include "ops/kernels/product.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::ops {
 
@@ -73,19 +73,8 @@ void infer_matmul_integer(InferContext& c) {
 }
 
 Tensor without_zero(const EvalContext& c, size_t i) {
-  const Tensor& x = c.input(i);
-  const std::vector<int64_t> values = x.to_int64s();
-  std::vector<int64_t> zeros = {0};
-  Shape shape;
-  if (c.has(i + 2)) {
-    zeros = c.input(i + 2).to_int64s();
-    if (zeros.size() != 1) shape = zero_shape(c.input(i + 2).shape(), i == 0);
-  }
-  Tensor result(DType::kInt32, x.shape());
-  kernel::binary_loop(x.shape(), x.shape(), shape, values.data(), zeros.data(),
-                      kernel::mutable_elements<int32_t>(result),
-                      [](int64_t a, int64_t z) { return static_cast<int32_t>(a - z); });
-  return result;
+  if (!c.has(i + 2)) return quantized::without_zero(c.input(i), nullptr, {});
+  return quantized::without_zero(c.input(i), &c.input(i + 2), zero_shape(c.input(i + 2).shape(), i == 0));
 }
 
 void evaluate_matmul_integer(EvalContext& c, const std::vector<TypeInfo>&) {

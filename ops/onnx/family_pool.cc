@@ -18,27 +18,12 @@ namespace {
 using kernel::elements;
 using kernel::mutable_elements;
 
-constexpr int64_t kTableEntries = 1 << 16;  // offsets held at a time
-
 TypeInfo infer_pooled(const InferContext& c, const TypeInfo& x) {
   const Shape kernel = kernel_attribute(c.node, -1);
   Shape shape = x.ranked ? x.shape : Shape(kernel.size() + 2, -1);
   const Window window = pooling_window(c.node, spatial_extents(c.node, shape));
   std::copy(window.output.begin(), window.output.end(), shape.begin() + 2);
   return TypeInfo::tensor(x.dtype, std::move(shape));
-}
-
-/// Calls f(first, count, offsets) over runs of output positions; offsets[k * count + j] as patch_offsets() leaves them.
-template <typename F>
-void for_each_run(const Window& window, F&& f) {
-  const int64_t positions = element_count(window.output), taps = window.kernel_size();
-  const int64_t run = std::max<int64_t>(1, kTableEntries / taps);
-  std::vector<int64_t> offsets;
-  for (int64_t first = 0; first < positions; first += run) {
-    const int64_t count = std::min(run, positions - first);
-    patch_offsets(window, first, count, offsets);
-    f(first, count, offsets);
-  }
 }
 
 // ---------------------------------------------------------------------------------------------------------- MaxPool
@@ -156,43 +141,14 @@ T root(T sum, int64_t p) {
   return std::pow(sum, T{1} / static_cast<T>(p));
 }
 
-/// sums[j] = sum over taps inside the input of term(element).
+/// y = finish(sum over taps inside the input of term(element), output position).
 template <typename T, typename Term, typename Finish>
 void sum_pool(const Window& window, const Tensor& x, Tensor& y, Term term, Finish finish) {
-  const int64_t in_plane = element_count(window.input), out_plane = element_count(window.output);
-  const int64_t planes = x.shape()[0] * x.shape()[1], taps = window.kernel_size();
-  const T* in = elements<T>(x);
   T* out = mutable_elements<T>(y);
-  for_each_run(window, [&](int64_t first, int64_t count, const std::vector<int64_t>& offsets) {
-    for (int64_t p = 0; p < planes; ++p) {
-      const T* plane = in + p * in_plane;
-      T* row = out + p * out_plane + first;
-      for (int64_t k = 0; k < taps; ++k) {
-        const int64_t* offset = offsets.data() + k * count;
-        for (int64_t j = 0; j < count; ++j)
-          if (offset[j] >= 0) row[j] += term(plane[offset[j]]);
-      }
-      for (int64_t j = 0; j < count; ++j) row[j] = finish(row[j], first + j);
-    }
-  });
-}
-
-/// Taps that count for each output position: those inside the input, or with `padding` those inside input and pads.
-std::vector<int64_t> tap_counts(const Window& window, bool padding) {
-  std::vector<int64_t> counts(static_cast<size_t>(element_count(window.output)));
-  for_each_index(window.output, [&](int64_t flat, const std::vector<int64_t>& position) {
-    int64_t count = 1;
-    for (size_t axis = 0; axis < window.rank(); ++axis) {
-      int64_t inside = 0;
-      for (int64_t k = 0; k < window.kernel[axis]; ++k) {
-        const int64_t at = position[axis] * window.strides[axis] - window.pads_begin[axis] + k * window.dilations[axis];
-        if (padding ? at < window.input[axis] + window.pads_end[axis] : at >= 0 && at < window.input[axis]) ++inside;
-      }
-      count *= inside;
-    }
-    counts[static_cast<size_t>(flat)] = count;
-  });
-  return counts;
+  fold_windows(window, x.shape()[0] * x.shape()[1], elements<T>(x), out, [&](T& sum, T value) { sum += term(value); });
+  const int64_t out_plane = element_count(window.output);
+  for (int64_t i = 0; i < y.size(); i += out_plane)
+    for (int64_t j = 0; j < out_plane; ++j) out[i + j] = finish(out[i + j], j);
 }
 
 void evaluate_average_pool(EvalContext& c, const std::vector<TypeInfo>& types) {

@@ -117,6 +117,14 @@ Tensor from_int32s(DType dtype, const Shape& shape, const std::vector<int32_t>& 
   return out;
 }
 
+Tensor without_zero(const Tensor& x, const Tensor* zero, const Shape& as) {
+  const std::vector<int32_t> values = to_int32s(x), zeros = zero ? to_int32s(*zero) : std::vector<int32_t>{0};
+  Tensor result(DType::kInt32, x.shape());
+  kernel::binary_loop(x.shape(), x.shape(), zeros.size() == 1 ? Shape{} : as, values.data(), zeros.data(),
+                      kernel::mutable_elements<int32_t>(result), [](int32_t v, int32_t z) { return v - z; });
+  return result;
+}
+
 float scalar_scale(const EvalContext& context, size_t index, const char* what) {
   return channel_scales(context, index, 1, what)[0];
 }

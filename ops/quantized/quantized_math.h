@@ -38,6 +38,10 @@ std::vector<int32_t> to_int32s(const Tensor& tensor);
 /// A tensor of an integer type of at most 16 bits (or int32) from values in its range.
 Tensor from_int32s(DType dtype, const Shape& shape, const std::vector<int32_t>& values);
 
+/// An integer tensor less its zero point, as int32. The zero point (nullptr: none) has one element, or broadcasts to x
+/// from the shape `as`.
+Tensor without_zero(const Tensor& x, const Tensor* zero, const Shape& as);
+
 /// One fp32 quantisation scale of a node: input `index` must hold exactly one fp32 element. Throws through node.fail().
 float scalar_scale(const EvalContext& context, size_t index, const char* what);
 /// The zero point at input `index`, which must hold one element of type `dtype`; 0 when the input is absent.

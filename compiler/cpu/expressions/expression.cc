@@ -142,6 +142,17 @@ Scalar magnitude(Scalar x) {
   if (is_float(x.dtype())) return math("absf", {x});
   return is_unsigned(x.dtype()) ? x : select(x < x.same(0), -x, x);
 }
+Scalar lowest(Scalar like) {
+  if (is_float(like.dtype())) return like.same(-INFINITY);
+  const bool least_is_zero = is_unsigned(like.dtype()) || like.dtype() == DType::kBool;
+  return like.body().integer(like.dtype(), least_is_zero ? 0 : int64_t{-1} << (bit_width(like.dtype()) - 1));
+}
+Scalar highest(Scalar like) { return is_float(like.dtype()) ? like.same(INFINITY) : !lowest(like); }
+Scalar divided(Scalar a, int64_t n) {
+  if (is_float(a.dtype())) return a / a.same(static_cast<double>(n));
+  const DType wide = is_unsigned(a.dtype()) ? DType::kUint64 : DType::kInt64;
+  return cast(cast(a, wide) / a.body().integer(wide, n), a.dtype());
+}
 Scalar as_float(Scalar x) { return cast(x, DType::kFloat); }
 int bit_width(Scalar x) { return bit_width(x.dtype()); }
 Scalar as_real(Scalar x) { return is_float(x.dtype()) ? x : cast(x, DType::kDouble); }

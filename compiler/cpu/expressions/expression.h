@@ -95,6 +95,11 @@ Scalar larger(Scalar a, Scalar b);
 Scalar nan_min(Scalar a, Scalar b);
 Scalar nan_max(Scalar a, Scalar b);
 Scalar magnitude(Scalar x);
+/// What no number of this type is below, or above.
+Scalar lowest(Scalar like);
+Scalar highest(Scalar like);
+/// a / n, truncated for integers.
+Scalar divided(Scalar a, int64_t n);
 int bit_width(Scalar x);
 Scalar as_float(Scalar x);
 /// A float as it is, an integer as float64; and back to the type of `like`, truncated.

@@ -8,6 +8,7 @@
 
 #include "compiler/cpu/expressions/lowering.h"
 #include "compiler/cpu/expressions/products.h"
+#include "ops/contrib/fused_activation.h"
 
 namespace tessera::cpu {
 
@@ -93,29 +94,10 @@ void fused_matmul(Operator& o) {
 
 using Finish = std::function<Scalar(Scalar)>;
 
-/// The activation a fused operator names. `parameters` in the order of the ONNX operator's attributes.
 Finish activation(const ops::Node& node, const std::vector<float>& parameters) {
-  const std::string name = node.get_string("activation", "");
-  const auto parameter = [parameters](size_t i, float fallback) {
-    return i < parameters.size() ? parameters[i] : fallback;
-  };
-  if (name.empty()) return [](Scalar v) { return v; };
-  if (name == "Relu") return [](Scalar v) { return select(v < v.same(0), v.same(0), v); };
-  if (name == "Tanh") return [](Scalar v) { return tanh(v); };
-  if (name == "Sigmoid") return [](Scalar v) { return v.same(1) / (v.same(1) + exp(-v)); };
-  if (name == "LeakyRelu")
-    return [alpha = parameter(0, 0.01f)](Scalar v) { return select(v < v.same(0), v.same(alpha) * v, v); };
-  if (name == "Clip")
-    return [low = parameter(0, -INFINITY), high = parameter(1, INFINITY)](Scalar v) {
-      return select(v < v.same(low), v.same(low), select(v > v.same(high), v.same(high), v));
-    };
-  const auto unit = [](Scalar v) { return larger(v.same(0), smaller(v.same(1), v)); };
-  if (name == "HardSigmoid")
-    return [=, alpha = parameter(0, 0.2f), beta = parameter(1, 0.5f)](Scalar v) {
-      return unit(v.same(alpha) * v + v.same(beta));
-    };
-  if (name == "HardSwish") return [=](Scalar v) { return v * unit(v / v.same(6) + v.same(0.5)); };
-  throw Declined();
+  Finish finish;
+  ops::scalar::with_activation(node, parameters, [&](auto expression) { finish = expression; });
+  return finish;
 }
 
 void gemm(Operator& o, const Finish& last) {
@@ -238,17 +220,7 @@ void add_product(Lowerings& t) {
   for (const char* name : {"FusedMatMul", "TransposeMatMul"}) t.add(name, fused_matmul, microsoft);
   t.add("Gemm", [=](Operator& o) { gemm(o, nothing); });
   t.add(
-      "FusedGemm",
-      [](Operator& o) {
-        std::vector<float> parameters;
-        for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
-          if (!o.node.has(name)) break;
-          parameters.push_back(o.node.get_float(name, 0.0f));
-        }
-        if (parameters.empty() && o.node.has("leaky_relu_alpha"))
-          parameters.push_back(o.node.get_float("leaky_relu_alpha", 0.0f));
-        gemm(o, activation(o.node, parameters));
-      },
+      "FusedGemm", [](Operator& o) { gemm(o, activation(o.node, ops::scalar::gemm_activation_parameters(o.node))); },
       microsoft);
   t.add("Conv", [=](Operator& o) { conv(o, nothing); });
   t.add(

@@ -3,8 +3,6 @@
 // the last step of a sum.
 #pragma once
 
-#include <algorithm>
-
 #include "compiler/cpu/expressions/lowering.h"
 
 namespace tessera::cpu {
@@ -28,7 +26,6 @@ struct Axes {
       if (is_reduced[d]) count *= shape[d];
     }
   }
-  bool is_reduced(size_t axis) const { return std::find(reduced.begin(), reduced.end(), axis) != reduced.end(); }
   Indices merge(const Indices& i, const Indices& k) const {
     Indices at(kept.size() + reduced.size());
     for (size_t d = 0; d < kept.size(); ++d) at[kept[d]] = i[d];
