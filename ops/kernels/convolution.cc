@@ -16,6 +16,38 @@ namespace {
 
 constexpr int64_t kColumnBytes = 1 << 18;  // patches of one run, about a second-level cache
 
+/// Output positions first.. of a run that read a plane at equal steps, by one tap.
+struct Stretch {
+  int64_t tap, first, count, from, step;
+};
+
+std::vector<Stretch> stretches_of(const std::vector<int64_t>& offsets, int64_t count) {
+  std::vector<Stretch> all;
+  for (int64_t i = 0; i < static_cast<int64_t>(offsets.size());) {
+    const int64_t end = (i / count + 1) * count, *at = offsets.data() + i;
+    const int64_t step = i + 1 < end && at[1] >= 0 ? at[1] - at[0] : 1;
+    int64_t length = 1;
+    while (i + length < end && at[length] >= 0 && at[length] - at[length - 1] == step) ++length;
+    if (at[0] < 0) length = 1;  // padding adds nothing
+    if (at[0] >= 0) all.push_back({i / count, i % count, length, at[0], step});
+    i += length;
+  }
+  return all;
+}
+
+/// Adds the patches of a run times one filter to `row`, without writing them down: a single filter reads each element
+/// of them once. `planes`: a row for each of `channels`.
+template <typename U>
+void add_taps(MatrixView<U> planes, int64_t channels, int64_t taps, const std::vector<Stretch>& stretches,
+              const U* weights, U* row) {
+  for (int64_t ic = 0; ic < channels; ++ic)
+    for (const Stretch& s : stretches) {
+      const U weight = weights[ic * taps + s.tap];
+      const U* source = planes.data + ic * planes.row + s.from;
+      for (int64_t j = 0; j < s.count; ++j) row[s.first + j] += weight * source[j * s.step];
+    }
+}
+
 template <typename T>
 void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, const Tensor* bias, int64_t groups,
                     Tensor& y) {
@@ -40,9 +72,16 @@ void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, cons
   for (int64_t first = 0; first < out_plane; first += run) {
     const int64_t count = std::min(run, out_plane - first);
     if (!plain) patch_offsets(window, first, count, offsets);
+    const bool single = std::is_integral_v<U> && group_filters == 1 && !plain;
+    const std::vector<Stretch> stretches = single ? stretches_of(offsets, count) : std::vector<Stretch>{};
     for (int64_t n = 0; n < batch; ++n) {
       for (int64_t g = 0; g < groups; ++g) {
         const U* planes = source + (n * channels + g * group_channels) * in_plane;
+        if (single) {
+          add_taps({planes, in_plane, 1}, group_channels, taps, stretches, weights + g * depth,
+                   result + (n * filters + g) * out_plane + first);
+          continue;
+        }
         MatrixView<U> patches{planes, in_plane, 1};
         if (!plain) {
           U* column = columns.data();

@@ -141,31 +141,27 @@ T root(T sum, int64_t p) {
   return std::pow(sum, T{1} / static_cast<T>(p));
 }
 
-/// y = finish(sum over taps inside the input of term(element), output position).
+/// y = finish(sum over taps inside the input of term(element), output position), for each plane.
 template <typename T, typename Term, typename Finish>
-void sum_pool(const Window& window, const Tensor& x, Tensor& y, Term term, Finish finish) {
-  T* out = mutable_elements<T>(y);
-  fold_windows(window, x.shape()[0] * x.shape()[1], elements<T>(x), out, [&](T& sum, T value) { sum += term(value); });
-  const int64_t out_plane = element_count(window.output);
-  for (int64_t i = 0; i < y.size(); i += out_plane)
-    for (int64_t j = 0; j < out_plane; ++j) out[i + j] = finish(out[i + j], j);
+void sum_pool(const Window& window, int64_t planes, const T* x, T* y, Term term, Finish finish) {
+  fold_windows(window, planes, x, y, [&](T& sum, T value) { sum += term(value); });
+  const int64_t positions = element_count(window.output);
+  for (int64_t p = 0; p < planes; ++p)
+    for (int64_t j = 0; j < positions; ++j, ++y) *y = finish(*y, j);
 }
 
 void evaluate_average_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor x = kernel::widen(c.input(0));
-  const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
-  const bool padding = c.node.get_int("count_include_pad", 0) != 0;
-  const std::vector<int64_t> counts = tap_counts(window, padding);
-  Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    sum_pool<T>(
-        window, x, y, [](T value) { return value; },
+  const Shape& shape = types[0].shape;
+  const Window window = pooling_window(c.node, spatial_extents(c.node, c.input(0).shape()));
+  const std::vector<int64_t> counts = tap_counts(window, c.node.get_int("count_include_pad", 0) != 0);
+  c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
+    sum_pool(
+        window, shape[0] * shape[1], x, y, [](T value) { return value; },
         [&](T sum, int64_t position) {
           const int64_t count = counts[static_cast<size_t>(position)];
           return count == 0 ? T{0} : sum / static_cast<T>(count);
         });
   });
-  c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
 
 int64_t norm_order(const Node& node) {
@@ -175,14 +171,14 @@ int64_t norm_order(const Node& node) {
 }
 
 void evaluate_lp_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor x = kernel::widen(c.input(0));
-  const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
+  const Shape& shape = types[0].shape;
+  const Window window = pooling_window(c.node, spatial_extents(c.node, c.input(0).shape()));
   const int64_t p = norm_order(c.node);
-  Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    sum_pool<T>(window, x, y, [p](T value) { return power(value, p); }, [p](T sum, int64_t) { return root(sum, p); });
+  c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
+    sum_pool(
+        window, shape[0] * shape[1], x, y, [p](T value) { return power(value, p); },
+        [p](T sum, int64_t) { return root(sum, p); });
   });
-  c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
 
 // ------------------------------------------------------------------------------------------------------ global forms
@@ -199,15 +195,12 @@ void infer_global(InferContext& c) {
 template <typename Reduce>
 kernel::Kernel global_kernel(Reduce reduce) {
   return [reduce](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Tensor x = kernel::widen(c.input(0));
-    Tensor y(x.dtype(), types[0].shape);
-    const int64_t plane = kernel::product(x.shape(), 2, x.shape().size());
-    kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-      for (int64_t i = 0; i < y.size(); ++i)
-        mutable_elements<T>(y)[i] =
-            reduce(c.node, std::span<const T>(elements<T>(x) + i * plane, static_cast<size_t>(plane)));
+    const Shape& shape = c.input(0).shape();
+    const int64_t planes = element_count(types[0].shape), plane = kernel::product(shape, 2, shape.size());
+    c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
+      for (int64_t i = 0; i < planes; ++i)
+        y[i] = reduce(c.node, std::span<const T>(x + i * plane, static_cast<size_t>(plane)));
     });
-    c.outputs[0] = kernel::narrow(y, types[0].dtype);
   };
 }
 

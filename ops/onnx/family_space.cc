@@ -424,17 +424,13 @@ void infer_col2im(InferContext& c) {
 }
 
 void evaluate_col2im(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor in = widen(c.input(0));
   const std::vector<int64_t> image = c.input(1).to_int64s(), block = c.input(2).to_int64s();
   const size_t n = image.size();
   const Windows w = windows(c.node, n);
   const Shape counts = window_counts(c.node, w, image, block);
-  const int64_t planes = in.shape()[0] * types[0].shape[1], block_size = product(block), positions = product(counts),
-                plane = product(image);
-  Tensor out(in.dtype(), types[0].shape);
-  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(in);
-    T* y = mutable_elements<T>(out);
+  const int64_t planes = c.input(0).shape()[0] * types[0].shape[1], block_size = product(block),
+                positions = product(counts), plane = product(image);
+  c.outputs[0] = in_numbers(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
     for (int64_t p = 0; p < planes; ++p)
       for (int64_t k = 0; k < block_size; ++k)
         for (int64_t l = 0; l < positions; ++l) {
@@ -451,7 +447,6 @@ void evaluate_col2im(EvalContext& c, const std::vector<TypeInfo>& types) {
           if (inside) y[p * plane + offset] = wrap_add(y[p * plane + offset], x[(p * block_size + k) * positions + l]);
         }
   });
-  c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 }  // namespace

@@ -75,12 +75,13 @@ void evaluate_conv(EvalContext& context) {
                          without_zero(w, optional_input(context, 5), each), context.has(8) ? &bias : nullptr);
   const std::vector<float> w_scale = channel_scales(context, 4, filters, "w_scale");
   const int64_t plane = kernel::product(sums.shape(), 2, sums.shape().size());
+  const Range range = range_of(dtype);
   int32_t* y = kernel::mutable_elements<int32_t>(sums);
   for (int64_t row = 0; plane > 0 && row < sums.size() / plane; ++row) {
     const float multiplier = of_x.scale * w_scale[static_cast<size_t>(row % filters)] / of_y.scale;
-    for (int64_t i = 0; i < plane; ++i, ++y) *y = requantize(*y, multiplier, of_y.zero, range_of(dtype));
+    for (int64_t i = 0; i < plane; ++i, ++y) *y = requantize(*y, multiplier, of_y.zero, range);
   }
-  context.outputs[0] = from_int32s(dtype, sums.shape(), to_int32s(sums));
+  context.outputs[0] = from_int32s(dtype, sums.shape(), sums.as<int32_t>());
 }
 
 // --- matrix products
@@ -161,7 +162,7 @@ void evaluate_qlinear_matmul(EvalContext& context) {
                b = context.input(3).reshaped(as_matrix(context.input(3).shape(), false));
   const Tensor a_zero = matrix_parameter(context, 2, a.shape(), false, "a_zero_point"),
                b_zero = matrix_parameter(context, 5, b.shape(), true, "b_zero_point");
-  const Tensor sums =
+  Tensor sums =
       matrix_product(node, without_zero(a, &a_zero, a_zero.shape()), without_zero(b, &b_zero, b_zero.shape()));
   const Shape& full = sums.shape();
   const Tensor scales = combine(node, matrix_parameter(context, 1, a.shape(), false, "a_scale"),
@@ -171,9 +172,9 @@ void evaluate_qlinear_matmul(EvalContext& context) {
   const DType dtype = context.input(7).dtype();
   const std::vector<int32_t> zeros =
       to_int32s(repeated(matrix_parameter(context, 7, full, false, "y_zero_point"), full));
-  std::vector<int32_t> out = to_int32s(sums);
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = requantize(out[i], multipliers.as<float>()[i], zeros[i], range_of(dtype));
+  const Range range = range_of(dtype);
+  const auto out = sums.as_mutable<int32_t>();
+  for (size_t i = 0; i < out.size(); ++i) out[i] = requantize(out[i], multipliers.as<float>()[i], zeros[i], range);
   context.outputs[0] = from_int32s(dtype, product_shape(context, 0, 3), out);
 }
 
@@ -204,9 +205,9 @@ void evaluate_gemm(EvalContext& context) {
   const int64_t n = b.shape()[transposed ? 0 : 1];
   Node plain = context.node;
   plain.attributes.erase("alpha");
-  const Tensor product = general_product(
-      plain, without_zero(a, optional_input(context, 2), {}),
-      without_zero(b, optional_input(context, 5), transposed ? Shape{n, 1} : Shape{n}), optional_input(context, 6));
+  Tensor product = general_product(plain, without_zero(a, optional_input(context, 2), {}),
+                                   without_zero(b, optional_input(context, 5), transposed ? Shape{n, 1} : Shape{n}),
+                                   optional_input(context, 6));
   const float alpha = context.node.get_float("alpha", 1.0f), a_scale = scalar_scale(context, 1, "a_scale");
   const bool quantises = context.has(8);
   const float y_scale = quantises ? scalar_scale(context, 7, "y_scale") : 1.0f;
@@ -215,7 +216,7 @@ void evaluate_gemm(EvalContext& context) {
     m = alpha * a_scale * m;
     if (quantises) m = m / y_scale;
   }
-  std::vector<int32_t> sums = to_int32s(product);
+  const auto sums = product.as_mutable<int32_t>();
   if (!quantises) {
     Tensor y(DType::kFloat, product.shape());
     auto out = y.as_mutable<float>();
@@ -226,8 +227,9 @@ void evaluate_gemm(EvalContext& context) {
   }
   const DType dtype = context.input(8).dtype();
   const int32_t y_zero = scalar_zero(context, 8, dtype, "y_zero_point");
+  const Range range = range_of(dtype);
   for (size_t i = 0; i < sums.size(); ++i)
-    sums[i] = requantize(sums[i], multiplier[i % static_cast<size_t>(n)], y_zero, range_of(dtype));
+    sums[i] = requantize(sums[i], multiplier[i % static_cast<size_t>(n)], y_zero, range);
   context.outputs[0] = from_int32s(dtype, product.shape(), sums);
 }
 

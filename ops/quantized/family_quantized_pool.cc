@@ -54,10 +54,10 @@ Tensor average(const Tensor& x, const Scales& p, const ReducedAxes& axes, bool k
   accumulate(x.shape(), axes, in.data(), sums.data(),
              [zero = p.x.zero](uint32_t& sum, int32_t v) { sum += static_cast<uint32_t>(v - zero); });
   const float multiplier = p.multiplier(axes.count(x.shape()));
+  const Range range = range_of(x.dtype());
   std::vector<int32_t> out;
   out.reserve(sums.size());
-  for (const uint32_t sum : sums)
-    out.push_back(requantize(static_cast<int32_t>(sum), multiplier, p.y.zero, range_of(x.dtype())));
+  for (const uint32_t sum : sums) out.push_back(requantize(static_cast<int32_t>(sum), multiplier, p.y.zero, range));
   return from_int32s(x.dtype(), axes.result(x.shape(), keep), out);
 }
 

@@ -28,6 +28,9 @@ inline void require(bool condition) {
   if (!condition) throw Declined();
 }
 
+/// Whether elements of the type are computed as floats.
+inline bool is_real(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
+
 /// A loop index, or an affine function of loop indices: i[0] * 2 + i[1].
 using Index = mlir::AffineExpr;
 using Indices = std::vector<Index>;
@@ -169,7 +172,6 @@ class Graph {
  public:
   Graph(mlir::OpBuilder builder, mlir::Location location, int64_t vector_bytes)
       : builder_(builder), location_(location), vector_bytes_(vector_bytes) {}
-  void set_location(mlir::Location location) { location_ = location; }
 
   /// result[i] = element(i).
   Tensor compute(DType dtype, const Shape& shape, const Element& element);

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "compiler/cpu/expressions/lowering.h"
 #include "compiler/cpu/expressions/products.h"
+#include "compiler/cpu/expressions/reduction.h"
 #include "ops/contrib/fused_activation.h"
 
 namespace tessera::cpu {
@@ -61,11 +61,10 @@ Scalar accumulate(Scalar sum, Scalar a, Scalar b) {
 Tensor multiply(const Operator& o, const Matrices& p) {
   const DType dtype = p.a.dtype;
   require(is_product_type(dtype) && p.b.dtype == dtype);
-  return o.graph.reduce(
-      dtype, p.full, {p.k}, [&](Body& body) { return body.number(dtype, 0); },
-      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        return accumulate(sum, body.load(p.a, p.left(i, k[0])), body.load(p.b, p.right(i, k[0])));
-      });
+  return o.graph.reduce(dtype, p.full, {p.k}, zero(dtype),
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                          return accumulate(sum, body.load(p.a, p.left(i, k[0])), body.load(p.b, p.right(i, k[0])));
+                        });
 }
 
 void matmul(Operator& o) { o.yield(o.graph.reshape(multiply(o, Matrices(o.graph, o.in(0), o.in(1))), o.shape())); }
@@ -115,9 +114,8 @@ void gemm(Operator& o, const Finish& last) {
     b = o.graph.transpose(b, {1, 0});
     trans_b = false;
   }
-  const Tensor sums = o.graph.reduce(
-      dtype, shape, {k}, [&](Body& body) { return body.number(dtype, 0); },
-      [&](Body& body, const Indices& i, const Indices& at, Scalar sum) {
+  const Tensor sums =
+      o.graph.reduce(dtype, shape, {k}, zero(dtype), [&](Body& body, const Indices& i, const Indices& at, Scalar sum) {
         return accumulate(sum, body.load(a, trans_a ? Indices{at[0], i[0]} : Indices{i[0], at[0]}),
                           body.load(b, trans_b ? Indices{i[1], at[0]} : Indices{at[0], i[1]}));
       });
@@ -132,10 +130,9 @@ void gemm(Operator& o, const Finish& last) {
 void conv(Operator& o, const Finish& last) {
   const DType dtype = o.in(0).dtype;
   require((dtype == DType::kFloat || dtype == DType::kDouble) && o.in(1).dtype == dtype);
-  const Convolution c(o.graph, o.node, o.in(0), o.in(1), [&](Body& body) { return body.number(dtype, 0); });
+  const Convolution c(o.graph, o.node, o.in(0), o.in(1), zero(dtype));
   const Tensor sums = o.graph.reduce(
-      dtype, c.result, c.extents, [&](Body& body) { return body.number(dtype, 0); },
-      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+      dtype, c.result, c.extents, zero(dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
         return accumulate(sum, body.load(c.x, c.input(i, k)), body.load(c.w, c.weight(i, k)));
       });
   const Tensor y = c.values(o.graph, sums);
