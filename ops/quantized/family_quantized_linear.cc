@@ -236,61 +236,35 @@ void evaluate_gemm(EvalContext& context) {
 // --- products with an fp32 result
 // ----------------------------------------------------------------------------------------------
 
-/// float(sum) * (a_scale * b_scale[n]) (+ bias[n]), each rounded once. `a` is free of its zero point; B, its scale, its
-/// zero point and the bias are the inputs of these indices, the last two perhaps absent.
-void float_product(EvalContext& context, const Tensor& a, float a_scale, size_t b_index, size_t scale, size_t zero,
-                   size_t bias_index) {
-  const Node& node = context.node;
-  const Tensor b = context.input(b_index).reshaped(as_matrix(context.input(b_index).shape(), false));
-  const Tensor* bias = optional_input(context, bias_index);
-  const int64_t n = b.shape().back();
-  if (bias != nullptr && bias->size() != n)
-    node.fail(ErrorCode::kInvalidModel, "bias must hold one float32 for each column");
-  Tensor b_zero;
-  if (context.has(zero)) b_zero = matrix_parameter(context, zero, b.shape(), true, "b_zero_point");
-  const Tensor sums = matrix_product(node, a.reshaped(as_matrix(a.shape(), true)),
-                                     without_zero(b, context.has(zero) ? &b_zero : nullptr, b_zero.shape()));
-  const Tensor scales = repeated(matrix_parameter(context, scale, b.shape(), true, "b_scale"), sums.shape());
-  Tensor y(DType::kFloat, product_shape(context, 0, b_index));
-  auto out = y.as_mutable<float>();
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = static_cast<float>(sums.as<int32_t>()[i]) * (a_scale * scales.as<float>()[i]);
-    if (bias != nullptr) out[i] += bias->as<float>()[i % static_cast<size_t>(n)];
-  }
-  context.outputs[0] = std::move(y);
+/// float(sum) * (a_scale * b_scale[n]) (+ bias[n]), each rounded once.
+std::optional<Expansion> scaled(Expander& e, const std::vector<TypeInfo>& inputs, const Expander::Operand& sum,
+                                const Expander::Operand& a_scale, const Expander::Operand& b_scale,
+                                const Expander::Operand& bias) {
+  if (!inputs[0].ranked || !inputs[1].ranked) return std::nullopt;
+  const Expander::Operand real = e.step("Cast", {sum}, {{"to", static_cast<int64_t>(DType::kFloat)}});
+  Expander::Operand y = e.step("Mul", {real, e.step("Mul", {a_scale, b_scale})});
+  if (bias.kind != Expander::Operand::Kind::kNone) y = e.step("Add", {y, bias});
+  if (inputs[0].shape.size() + inputs[1].shape.size() == 2)  // of two vectors: no scale adds an axis
+    y = e.step("Reshape", {y, Expander::integers({})});
+  return e.finish({y});
 }
 
-void infer_integer_to_float(InferContext& context) {
-  expect_dtype(context, 0, kBytes, "A");
-  expect_dtype(context, 1, kBytes, "B");
-  for (size_t i : {2u, 3u, 6u}) expect_dtype(context, i, {DType::kFloat}, "a scale or bias");
-  expect_dtype(context, 4, bytes_as(context, 0), "a_zero_point");
-  expect_dtype(context, 5, bytes_as(context, 1), "b_zero_point");
-  for (size_t i : {2u, 4u}) expect_scalar(context, i, "a scale or zero point of A");
-  context.outputs[0] = infer_product(context.node, context.input(0), context.input(1), DType::kFloat);
+/// Inputs: A, B, scale of A, of B, zero points of both, bias.
+std::optional<Expansion> expand_integer_to_float(const Node& node, const std::vector<TypeInfo>& inputs) {
+  Expander e(node, inputs, 14);
+  const auto sum = e.steps("MatMulInteger", {e.input(0), e.input(1), e.input(4), e.input(5)}, {}, 1, "", 10)[0];
+  return scaled(e, inputs, sum, e.input(2), e.input(3), e.input(6));
 }
 
-void evaluate_integer_to_float(EvalContext& context) {
-  float_product(context, without_zero(context.input(0), optional_input(context, 4), {}),
-                scalar_scale(context, 2, "a_scale"), 1, 3, 5, 6);
+/// Inputs: A, B, scale and zero point of B, bias.
+std::optional<Expansion> expand_dynamic_matmul(const Node& node, const std::vector<TypeInfo>& inputs) {
+  Expander e(node, inputs, 14);
+  const auto a = e.steps("DynamicQuantizeLinear", {e.input(0)}, {}, 3, "", 11);
+  const auto sum = e.steps("MatMulInteger", {a[0], e.input(1), a[2], e.input(3)}, {}, 1, "", 10)[0];
+  return scaled(e, inputs, sum, a[1], e.input(2), e.input(4));
 }
 
-void infer_dynamic_matmul(InferContext& context) {
-  expect_dtype(context, 0, {DType::kFloat}, "A");
-  expect_dtype(context, 1, kBytes, "B");
-  for (size_t i : {2u, 4u}) expect_dtype(context, i, {DType::kFloat}, "b_scale or bias");
-  expect_dtype(context, 3, bytes_as(context, 1), "b_zero_point");
-  context.outputs[0] = infer_product(context.node, context.input(0), context.input(1), DType::kFloat);
-}
-
-void evaluate_dynamic_matmul(EvalContext& context) {
-  const Tensor& a = context.input(0);
-  const DynamicParameters p = dynamic_parameters(a.as<float>());
-  Tensor values(DType::kInt32, a.shape());
-  std::transform(a.as<float>().begin(), a.as<float>().end(), values.as_mutable<int32_t>().begin(),
-                 [&](float v) { return quantize(v, p.scale, p.zero, {0, 255}) - p.zero; });
-  float_product(context, values, p.scale, 1, 2, 3, 4);
-}
+void infer_unknown_float(InferContext& context) { context.outputs[0] = TypeInfo::unranked(DType::kFloat); }
 
 /// From opset 21 on scales may be of 16 bits; each is widened, which is exact.
 std::optional<Expansion> expand_linear_matmul_21(const Node& node, const std::vector<TypeInfo>& inputs) {
@@ -314,9 +288,10 @@ void register_quantized_linear(Registry& registry) {
   kernel::add_operator(registry, "", "QLinearConv", 10, {8, 9}, infer_conv, evaluate_conv, conv);
   kernel::add_operator(registry, "", "QLinearMatMul", 10, {8, 8}, infer_qlinear_matmul, evaluate_qlinear_matmul);
   kernel::add_operator(registry, ms, "QGemm", 1, {6, 9}, infer_gemm, evaluate_gemm, {"alpha", "transA", "transB"});
-  kernel::add_operator(registry, ms, "MatMulIntegerToFloat", 1, {4, 7}, infer_integer_to_float,
-                       evaluate_integer_to_float);
-  kernel::add_operator(registry, ms, "DynamicQuantizeMatMul", 1, {3, 5}, infer_dynamic_matmul, evaluate_dynamic_matmul);
+  add_expansion(registry, "MatMulIntegerToFloat", 1, {4, 7}, expand_integer_to_float, {}, kernel::kOne, ms.c_str(),
+                infer_unknown_float);
+  add_expansion(registry, "DynamicQuantizeMatMul", 1, {3, 5}, expand_dynamic_matmul, {}, kernel::kOne, ms.c_str(),
+                infer_unknown_float);
 }
 
 }  // namespace tessera::ops

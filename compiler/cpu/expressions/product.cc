@@ -4,7 +4,6 @@
 // family_fused.cc.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "compiler/cpu/expressions/products.h"
 #include "compiler/cpu/expressions/reduction.h"
@@ -68,28 +67,6 @@ Tensor multiply(const Operator& o, const Matrices& p) {
 }
 
 void matmul(Operator& o) { o.yield(o.graph.reshape(multiply(o, Matrices(o.graph, o.in(0), o.in(1))), o.shape())); }
-
-void fused_matmul(Operator& o) {
-  Tensor operands[2];
-  for (size_t i = 0; i < 2; ++i) {
-    const std::string suffix = i == 0 ? "A" : "B";
-    std::vector<int64_t> order(o.in(i).rank());
-    std::iota(order.begin(), order.end(), 0);
-    if (order.size() >= 2) {
-      if (o.node.get_int("transBatch" + suffix, 0) != 0) std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
-      if (o.node.get_int("trans" + suffix, 0) != 0) std::swap(order[order.size() - 1], order[order.size() - 2]);
-    }
-    operands[i] = std::is_sorted(order.begin(), order.end()) ? o.in(i) : o.graph.transpose(o.in(i), order);
-  }
-  const float alpha = o.node.get_float("alpha", 1.0f);
-  Tensor y = o.graph.reshape(multiply(o, Matrices(o.graph, operands[0], operands[1])), o.shape());
-  if (alpha != 1.0f)
-    y = o.graph.compute(y.dtype, y.shape, [&](Body& body, const Indices& i) {
-      const Scalar v = body.load(y, i);
-      return v * v.same(alpha);
-    });
-  o.yield(y);
-}
 
 using Finish = std::function<Scalar(Scalar)>;
 
@@ -214,7 +191,6 @@ void add_product(Lowerings& t) {
   const std::string microsoft = nn::kMicrosoftDomain.str();
   const Finish nothing = [](Scalar v) { return v; };
   t.add("MatMul", matmul);
-  for (const char* name : {"FusedMatMul", "TransposeMatMul"}) t.add(name, fused_matmul, microsoft);
   t.add("Gemm", [=](Operator& o) { gemm(o, nothing); });
   t.add(
       "FusedGemm", [](Operator& o) { gemm(o, activation(o.node, ops::scalar::gemm_activation_parameters(o.node))); },
