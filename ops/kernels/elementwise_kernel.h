@@ -44,7 +44,6 @@ inline constexpr TypeSet kNumeric = kFloats | kInts;
 inline constexpr TypeSet kBoolSet = set_of({DType::kBool});
 inline constexpr TypeSet kIndex = set_of({DType::kInt32, DType::kInt64});
 inline constexpr TypeSet kInt64Set = set_of({DType::kInt64});
-inline constexpr TypeSet kAnyType = ~TypeSet{1};
 
 constexpr bool contains(TypeSet set, DType dtype) { return (set >> static_cast<unsigned>(dtype)) & 1; }
 
@@ -227,6 +226,14 @@ T* mutable_elements(Tensor& t) {
     return t.mutable_strings().data();
   else
     return reinterpret_cast<T*>(t.mutable_data());
+}
+
+/// A tensor of `shape` with elements of the type of `given`, which f(x, y) moves from x to y without looking at them.
+template <typename F>
+Tensor in_storage(const Tensor& given, const Shape& shape, F f) {
+  Tensor y(given.dtype(), shape);
+  visit_storage(given.dtype(), [&]<typename T>(Tag<T>) { f(elements<T>(given), mutable_elements<T>(y)); });
+  return y;
 }
 
 /// True for the float formats that are computed in fp32.

@@ -15,6 +15,8 @@ namespace tessera::ops {
 namespace {
 
 using namespace quantized;
+using litert::divide_by_power;
+using litert::doubling_high_product;
 using litert::fixed_point;
 using litert::FixedPoint;
 
@@ -107,18 +109,6 @@ void evaluate_mean(EvalContext& context) {
 /// Fixed point of 32 bits; the names say how many integer bits a number has.
 using Raw = int32_t;
 
-Raw high_product(Raw a, Raw b) {
-  if (a == b && a == INT32_MIN) return INT32_MAX;
-  const int64_t product = static_cast<int64_t>(a) * b;
-  return static_cast<Raw>((product + (product >= 0 ? int64_t{1} << 30 : 1 - (int64_t{1} << 30))) / (int64_t{1} << 31));
-}
-
-/// Division by 2^exponent, rounded to nearest, halves away from zero.
-Raw halved(Raw x, int exponent) {
-  const Raw mask = static_cast<Raw>((int64_t{1} << exponent) - 1);
-  return (x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0 ? 1 : 0) ? 1 : 0);
-}
-
 Raw doubled(Raw x, int exponent) {
   return static_cast<Raw>(std::clamp(static_cast<int64_t>(x) << exponent, int64_t{INT32_MIN}, int64_t{INT32_MAX}));
 }
@@ -126,9 +116,10 @@ Raw doubled(Raw x, int exponent) {
 /// exp(a) for a in [-1/4, 0), no integer bits: the series around -1/8.
 Raw exponential_near_zero(Raw a) {
   constexpr Raw kExpEighth = 1895147668, kThird = 715827883;
-  const Raw x = a + (1 << 28), x2 = high_product(x, x), x3 = high_product(x2, x), x4 = high_product(x2, x2);
-  const Raw tail = halved(high_product(halved(x4, 2) + x3, kThird) + x2, 1);
-  return kExpEighth + high_product(kExpEighth, x + tail);
+  const Raw x = a + (1 << 28), x2 = doubling_high_product(x, x), x3 = doubling_high_product(x2, x),
+            x4 = doubling_high_product(x2, x2);
+  const Raw tail = divide_by_power(doubling_high_product(divide_by_power(x4, 2) + x3, kThird) + x2, 1);
+  return kExpEighth + doubling_high_product(kExpEighth, x + tail);
 }
 
 /// exp(a) for a <= 0 with five integer bits; the result has none.
@@ -139,7 +130,7 @@ Raw exponential(Raw a) {
   const Raw in_quarter = (a & (kQuarter - 1)) - kQuarter, rest = in_quarter - a;
   Raw result = exponential_near_zero(doubled(in_quarter, 5));
   for (int i = 0; i < 7; ++i)
-    if ((rest & (1 << (24 + i))) != 0) result = high_product(result, kFactors[i]);
+    if ((rest & (1 << (24 + i))) != 0) result = doubling_high_product(result, kFactors[i]);
   return result;
 }
 
@@ -147,8 +138,8 @@ Raw exponential(Raw a) {
 Raw reciprocal_of_one_plus(Raw x) {
   constexpr Raw k48Over17 = 1515870810, kMinus32Over17 = -1010580540, kOne = 1 << 29;  // two integer bits
   const auto half = static_cast<Raw>((static_cast<int64_t>(x) + INT32_MAX + 1) / 2);
-  Raw y = k48Over17 + high_product(half, kMinus32Over17);
-  for (int i = 0; i < 3; ++i) y += doubled(high_product(y, kOne - high_product(half, y)), 2);
+  Raw y = k48Over17 + doubling_high_product(half, kMinus32Over17);
+  for (int i = 0; i < 3; ++i) y += doubled(doubling_high_product(y, kOne - doubling_high_product(half, y)), 2);
   return doubled(y, 1);
 }
 
@@ -252,7 +243,7 @@ void evaluate_softmax(EvalContext& context) {
   const auto least = -static_cast<int32_t>(std::floor(31.0 * static_cast<double>(1 << 26) / std::ldexp(1.0, left)));
   const Range range = range_of(x.dtype());
   const auto scaled = [&](int32_t difference) {
-    return high_product(static_cast<Raw>(static_cast<uint32_t>(difference) << left), factor.multiplier);
+    return doubling_high_product(static_cast<Raw>(static_cast<uint32_t>(difference) << left), factor.multiplier);
   };
   const int64_t extent = x.shape().back();
   const std::vector<int32_t> from = to_int32s(x);
@@ -262,14 +253,15 @@ void evaluate_softmax(EvalContext& context) {
     const int32_t most = *std::max_element(first, end);
     Raw sum = 0;  // twelve integer bits
     for (auto at = first; at < end; ++at)
-      if (*at - most >= least) sum += halved(exponential(scaled(*at - most)), 12);
+      if (*at - most >= least) sum += divide_by_power(exponential(scaled(*at - most)), 12);
     const int headroom = std::countl_zero(static_cast<uint32_t>(sum));
     const auto above = static_cast<Raw>((static_cast<uint32_t>(sum) << headroom) - (1U << 31));
     const Raw reciprocal = reciprocal_of_one_plus(above);
     for (int64_t i = 0; i < extent; ++i) {
       const int32_t difference = from[row + static_cast<size_t>(i)] - most;
       if (difference < least) continue;
-      const Raw value = halved(high_product(reciprocal, exponential(scaled(difference))), 12 - headroom + 31 - 8);
+      const Raw value =
+          divide_by_power(doubling_high_product(reciprocal, exponential(scaled(difference))), 12 - headroom + 31 - 8);
       to[row + static_cast<size_t>(i)] = std::clamp(value + range.low, range.low, range.high);
     }
   }

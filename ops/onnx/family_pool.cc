@@ -261,20 +261,16 @@ void infer_max_unpool(InferContext& c) {
 }
 
 void evaluate_max_unpool(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor& x = c.input(0);
   const auto indices = c.input(1).as<int64_t>();
-  Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_storage(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    const T* in = elements<T>(x);
-    T* out = mutable_elements<T>(y);
+  const Shape& shape = types[0].shape;
+  c.outputs[0] = kernel::in_storage(c.input(0), shape, [&](const auto* in, auto* out) {
     for (size_t i = 0; i < indices.size(); ++i) {
-      if (indices[i] < 0 || indices[i] >= y.size())
+      if (indices[i] < 0 || indices[i] >= element_count(shape))
         c.node.fail(ErrorCode::kInvalidModel,
-                    "index " + std::to_string(indices[i]) + " is outside the result " + to_string(y.shape()));
+                    "index " + std::to_string(indices[i]) + " is outside the result " + to_string(shape));
       out[indices[i]] = in[i];
     }
   });
-  c.outputs[0] = y;
 }
 
 // ------------------------------------------------------------------------------------------------------- MaxRoiPool
