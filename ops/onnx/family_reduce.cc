@@ -5,6 +5,7 @@
 // does not depend on the order of a long sum.
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "ops/kernels/reduction.h"
 
@@ -57,16 +58,19 @@ InferFunction infer_reduction(TypeSet set, bool axes_input) {
   };
 }
 
-/// Two sums in turn of every fourth element, added, and then the four.
-float sum_in_lanes(const float* x, int64_t count) {
-  std::array<float, 8> sums{};
-  const int64_t pairs = count / 8 * 8;
-  for (int64_t i = 0; i < pairs; ++i) sums[static_cast<size_t>(i % 8)] += x[i];
-  for (size_t k = 0; k < 4; ++k) {
-    sums[k] += sums[k + 4];
-    if (pairs < count) sums[k] += x[pairs + static_cast<int64_t>(k)];
+/// Of `count` elements each: two sums in turn of every fourth element, added, and then the four.
+void sums_in_lanes(const float* x, int64_t count, std::span<float> results) {
+  for (float& result : results) {
+    std::array<float, 8> sums{};
+    const int64_t pairs = count / 8 * 8;
+    for (int64_t i = 0; i < pairs; ++i) sums[static_cast<size_t>(i % 8)] += x[i];
+    for (size_t k = 0; k < 4; ++k) {
+      sums[k] += sums[k + 4];
+      if (pairs < count) sums[k] += x[pairs + static_cast<int64_t>(k)];
+    }
+    result = (sums[0] + sums[2]) + (sums[1] + sums[3]);
+    x += count;
   }
-  return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
 
 /// A result in T: floats round, integers truncate and saturate (NaN gives 0).
@@ -91,8 +95,8 @@ void fold(const Tensor& in, const ReducedAxes& axes, bool in_lanes, Tensor& out,
   T* y = mutable_elements<T>(out);
   if constexpr (std::is_same_v<T, float>)
     if (in_lanes && axes.in_fours(in.shape())) {
-      for (int64_t i = 0; i < out.size(); ++i)
-        y[i] = finish(Number<float>{sum_in_lanes(x + i * count, count)}, count).value;
+      sums_in_lanes(x, count, out.as_mutable<float>());
+      for (float& sum : out.as_mutable<float>()) sum = finish(Number<float>{sum}, count).value;
       return;
     }
   std::vector<A> sums(static_cast<size_t>(out.size()), start(Number<A>{}).value);
