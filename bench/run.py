@@ -39,6 +39,7 @@ torch       architectures of torchvision, timm and transformers: exported, quant
             the exported files (needs requirements-torch.txt; docs/torch_architectures.md)
 litex       networks on the simulated system of the ULX3S (hw/litex) beside the timing model; --config takes another
             machine (needs ./dev setup --extras litex)
+sources     lines by room, long files, complex functions, circles, repeated blocks: now and at revisions that are named
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
@@ -162,7 +163,7 @@ def known_names(benchmark):
 
     if benchmark in ("functional", "scale", "serve", "stream"):
         return []
-    if benchmark == "layers":
+    if benchmark in ("layers", "sources"):
         return None
     if benchmark == "decoding":
         import decoding
@@ -267,6 +268,7 @@ BENCHES = {
         options.networks, options.config or "npu256", options.device or "rtl"
     ),
     "cpu": of("cpu", "networks"),
+    "sources": of("sources", "networks"),
     "explore": of("explore", "networks"),
     "scale": of("scale"),
     "cores": of("cores", "networks", "config", "device", device="sysc"),

@@ -90,7 +90,7 @@ module tsr_assert_scratchpads #(
     `TSR_ASSERT($onehot0(out_write) && (out_write != '0) == (out_write_ask != '0), "OUT write: not one grant")
     // Of a pair one may lie outside, which no window has.
     if (gemm_inp_req_i)
-      `TSR_ASSERT(32'(gemm_inp_addr_i) < InpDepth || (gemm_inp_pair_i && 32'(gemm_inp_addr_i + 14'd1) < InpDepth),
+      `TSR_ASSERT(32'(gemm_inp_addr_i) < InpDepth || (gemm_inp_pair_i && 32'(14'(gemm_inp_addr_i + 14'd1)) < InpDepth),
                   "GEMM reads behind INP")
     if (gemm_wgt_req_i) `TSR_ASSERT(32'(gemm_wgt_addr_i) < WgtDepth, "GEMM reads behind WGT")
     if (gemm_acc_req_i) `TSR_ASSERT(32'(gemm_acc_addr_i) < AccDepth, "GEMM reads behind ACC")

@@ -54,6 +54,7 @@ module tsr_alu #(
   input  logic                          acc_gnt_i,
   input  logic [32*Batch*BlockOut-1:0]  acc_rdata_i,
   output logic                          acc_we_o,
+  output logic                          acc_keep_o,  // the entry's first word stays as it is
   output logic [13:0]                   acc_waddr_o,
   output logic [32*Batch*BlockOut-1:0]  acc_wdata_o,
   input  logic                          acc_wgnt_i,
@@ -217,6 +218,7 @@ module tsr_alu #(
   assign acc_claim_o = rows_acc_req || rows_acc_src || acc_claim;
   assign acc_addr_o = rows_busy ? rows_acc_address : src_address;
   assign acc_we_o = rows_acc_we || (write && write_space == SpaceAcc);
+  assign acc_keep_o = rows_busy && rows_acc_keep;
   assign acc_waddr_o = rows_busy ? rows_acc_target : 14'(write_entry);
   assign out_req_o = (rows_src_req && prep.src == SpaceOut) || out_want;
   assign out_claim_o = (rows_src_req && prep.src == SpaceOut) || out_claim;
@@ -245,7 +247,7 @@ module tsr_alu #(
   assign stall_port_o = !enable || stall;
 
   // Rows, while nothing else is under way.
-  logic rows_start, rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_src_claim, rows_dst_we;
+  logic rows_start, rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_acc_keep, rows_src_req, rows_src_claim, rows_dst_we;
   logic rows_param_req, rows_acc_src, rounded_valid;
   logic rows_look_up, rows_issue;
   logic [13:0] rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address;
@@ -275,7 +277,7 @@ module tsr_alu #(
       .clk_i, .rst_ni, .start_i(rows_start), .word_i(prep_word), .limit_i(row_limit_i), .done_o(rows_done),
       .issue_o(rows_issue),
       .acc_req_o(rows_acc_req), .acc_addr_o(rows_acc_address), .acc_gnt_i, .acc_rdata_i(acc_rdata_i[127:0]),
-      .acc_we_o(rows_acc_we), .acc_waddr_o(rows_acc_target), .acc_wdata_o(rows_scalars), .acc_wgnt_i,
+      .acc_we_o(rows_acc_we), .acc_waddr_o(rows_acc_target), .acc_wdata_o(rows_scalars), .acc_keep_o(rows_acc_keep), .acc_wgnt_i,
       .src_req_o(rows_src_req), .src_claim_o(rows_src_claim), .src_addr_o(rows_src_address),
       .src_gnt_i(prep.src == SpaceAcc ? acc_gnt_i : prep.src == SpaceOut ? out_gnt_i : inp_gnt_i && !inp_we_o),
       .src_rdata_i(rows_source), .rounded_valid_i(rounded_valid), .rounded_i(rounded),
@@ -286,7 +288,7 @@ module tsr_alu #(
     );
     assign rows_index = (12 * Lanes)'(index);
   end else begin : gen_no_rows
-    assign {rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_src_claim, rows_dst_we, rows_param_req,
+    assign {rows_busy, rows_done, rows_acc_req, rows_acc_we, rows_acc_keep, rows_src_req, rows_src_claim, rows_dst_we, rows_param_req,
             rows_look_up, rows_issue} = '0;
     assign {rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address, rows_param_address} = '0;
     assign {rows_scalars, rows_bytes, rows_index, results_look_up, results_index} = '0;

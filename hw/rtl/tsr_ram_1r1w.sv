@@ -2,9 +2,9 @@
 // A memory with one read and one write port and byte enables, written so that synthesis infers block RAM. The simulator
 // gets the same writes in a form that copies one word.
 //
-// Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
-// written in the same cycle returns the old word. Reset: none, the content is data. Legal: Width a multiple of 8.
-// Nothing but wbe_i says that something is written: so a write has no gates in here, of which each copy would have its own.
+// Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A byte that is read in the cycle
+// in which it is written means nothing (no_rw_check), and the simulator gives it wrong; with Parity it is the old one, as
+// all that is read is checked. Reset: none, the content is data. Legal: Width a multiple of 8. Nothing but wbe_i says that something is written: so a write has no gates in here, of which each copy would have its own.
 // With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it (tsr_ram_parity). A read checks
 // the whole word: error_o two cycles after re_i. Memory that was never written must be zero then.
 module tsr_ram_1r1w #(
@@ -35,6 +35,9 @@ module tsr_ram_1r1w #(
 
   always_ff @(posedge clk_i) begin
     if (re_i) rdata_q <= mem[raddr_i];
+    if (Parity == 0 && re_i && wbe_i != '0 && raddr_i == waddr_i) begin
+      for (int unsigned b = 0; b < Bytes; b++) if (wbe_i[b]) rdata_q[8*b+:8] <= mem[raddr_i][8*b+:8] ^ 8'hA7;
+    end
   end
   assign rdata_o = rdata_q;
 
@@ -43,7 +46,7 @@ module tsr_ram_1r1w #(
   always_ff @(posedge clk_i) begin
     if (wbe_i != '0) begin
       merged = mem[waddr_i];
-      for (int unsigned b = 0; b < Width / 8; b++) begin
+      for (int unsigned b = 0; b < Bytes; b++) begin
         if (wbe_i[b]) merged[8*b+:8] = wdata_i[8*b+:8];
       end
       mem[waddr_i] <= merged;
@@ -61,7 +64,7 @@ module tsr_ram_1r1w #(
   end
 `else
   localparam int unsigned ByteBits = Parity != 0 ? 9 : 8;
-  (* ram_style = "block" *) logic [ByteBits*Bytes-1:0] mem[Depth];
+  (* ram_style = "block", no_rw_check = Parity == 0 *) logic [ByteBits*Bytes-1:0] mem[Depth];
   logic [ByteBits*Bytes-1:0] rdata_q;
 
   always_ff @(posedge clk_i) begin

@@ -2,10 +2,10 @@
 // A memory with two ports, A for reading and B for either, with byte enables on B, written so that synthesis infers
 // true dual-port block RAM. The simulator gets the same writes in a form that copies one word.
 //
-// Latency: a_rdata_o and b_rdata_o in the cycle after a read. Throughput: one access a port and cycle. A read through A
-// of the word that B writes in the same cycle returns the old word, and so does B itself: that is block RAM's read-first
-// mode, the only one in which the other port's read is defined. Reset: none, the content is data. Legal: Width a
-// multiple of 8. With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it
+// Latency: a_rdata_o and b_rdata_o in the cycle after a read. Throughput: one access a port and cycle. A byte that
+// A reads in the cycle in which B writes it means nothing (no_rw_check), and the simulator gives it wrong; with
+// Parity it is the old one, as all that is read is checked. What B reads in a cycle in which it writes means nothing.
+// Reset: none, the content is data. Legal: Width a multiple of 8. With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it
 // (tsr_ram_parity). A read checks the whole word: a_error_o and b_error_o two cycles after it. Memory that was never
 // written must be zero then. With Pairs a read through A names two neighbouring words, of which that of even address
 // and that of odd address come side by side: the memory is two, of which each has half of the words. a_pair_i says that
@@ -75,6 +75,10 @@ module tsr_ram_2rw #(
   always_ff @(posedge clk_i) begin
     for (int unsigned k = 0; k < Sides; k++) begin
       if (a_reads[k]) a_rdata_q[Width*k+:Width] <= mem[(a_places[k]<<Shift)|AddressBits'(k)];
+      if (Parity == 0 && a_reads[k] && b_req_i && b_we_i && ((a_places[k] << Shift) | AddressBits'(k)) == b_addr_i) begin
+        for (int unsigned b = 0; b < Bytes; b++)
+          if (b_wbe_i[b]) a_rdata_q[Width*k+8*b+:8] <= mem[b_addr_i][8*b+:8] ^ 8'hA7;
+      end
     end
   end
 
@@ -114,7 +118,7 @@ module tsr_ram_2rw #(
   logic [ByteBits*Bytes*Sides-1:0] a_words, b_words;
   logic [ByteBits*Bytes-1:0] b_word;
   for (genvar k = 0; k < Sides; k++) begin : gen_side
-    (* ram_style = "block" *) logic [ByteBits*Bytes-1:0] mem[Words];
+    (* ram_style = "block", no_rw_check = Parity == 0 *) logic [ByteBits*Bytes-1:0] mem[Words];
     logic [ByteBits*Bytes-1:0] a_rdata_q, b_rdata_q;
     logic b_here;
     logic [AddressBits-1:0] b_place;

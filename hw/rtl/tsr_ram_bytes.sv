@@ -4,8 +4,8 @@
 // reads a word and chooses.
 //
 // Latency: rdata_o in the cycle after re_i; after clear_i, which comes without re_i, it is 0. Throughput: one read and one write a
-// cycle. A read of the byte that is written in the same cycle returns the old one. Reset: none, the content is data.
-// Legal: Bytes a power of two from 2 on. With Parity each byte has a ninth bit, which the writer gives (tsr_ram_parity). A read
+// cycle. A byte that is read in the cycle in which it is written means nothing (no_rw_check), but with Parity. Reset: none, the
+// content is data. Legal: Bytes a power of two from 2 on. With Parity each byte has a ninth bit, which the writer gives (tsr_ram_parity). A read
 // checks its byte: error_o two cycles after re_i. Memory that was never written must be zero then.
 module tsr_ram_bytes #(
   parameter int unsigned Bytes  = 8,   // of a word
@@ -29,7 +29,7 @@ module tsr_ram_bytes #(
 );
 
   localparam int unsigned Bits = Parity != 0 ? 9 : 8;
-  (* ram_style = "block" *) logic [Bits-1:0] mem[Bytes*Words];
+  (* ram_style = "block", no_rw_check = Parity == 0 *) logic [Bits-1:0] mem[Bytes*Words];
   logic [Bits-1:0] rdata_q;
 
   always_ff @(posedge clk_i) begin

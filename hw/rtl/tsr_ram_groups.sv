@@ -2,9 +2,9 @@
 // A memory with one read port for whole words and one write port for one group of a word, with byte enables, made of one
 // block RAM a group. With Pairs a write may be of two neighbouring groups. The simulator gets the same behaviour in one array of which a write touches one group.
 //
-// Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
-// written in the same cycle returns the old word. Reset: none, the content is data. Legal: Group a multiple of 8.
-// Parity, wparity_i, error_o: as in tsr_ram_1r1w.
+// Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. Reset: none,
+// the content is data. Legal: Group a multiple of 8. Parity, wparity_i, error_o, and a byte that is read and written in
+// one cycle: as in tsr_ram_1r1w.
 module tsr_ram_groups #(
   parameter int unsigned Group  = 64,
   parameter int unsigned Groups = 1,
@@ -43,6 +43,14 @@ module tsr_ram_groups #(
 
   always_ff @(posedge clk_i) begin
     if (re_i) rdata_q <= mem[raddr_i];
+    if (Parity == 0 && re_i && we_i && raddr_i == waddr_i) begin
+      for (int unsigned g = 0; g < Groups; g++) begin
+        for (int unsigned b = 0; b < Group / 8; b++) begin
+          if (chosen(g, wgroup_i, wpair_i) && wbe_i[b])
+            rdata_q[Group*g+8*b+:8] <= mem[raddr_i][Group*g+8*b+:8] ^ 8'hA7;
+        end
+      end
+    end
   end
 
   /* verilator lint_off BLKSEQ */

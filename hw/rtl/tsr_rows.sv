@@ -41,6 +41,7 @@ module tsr_rows #(
   output logic                    acc_we_o,
   output logic [13:0]             acc_waddr_o,
   output logic [127:0]            acc_wdata_o,  // a cycle before the write
+  output logic                    acc_keep_o,   // the first word stays as it is
   input  logic                    acc_wgnt_i,
   output logic                    src_req_o,
   output logic                    src_claim_o,  // with every request to INP, and at times without one: LOAD stays away
@@ -116,7 +117,7 @@ module tsr_rows #(
   // The rows of a group and of the group before, whose results are being written: where they begin, and where their
   // scalars or results go.
   logic [13:0] base[2 * Rows], target[2 * Rows];
-  logic [31:0] maximum[2 * Rows];
+  logic [7:0] maximum[2 * Rows];
   logic fill_half_q, finish_half;
   assign finish_half = fill_half_q ^ grouped;
   logic [RowBits-1:0] row_q, rows_q;  // rows_q: the last one's number
@@ -130,7 +131,7 @@ module tsr_rows #(
   always_ff @(posedge clk_i) begin
     if (gathered) base[{fill_half_q, row_q}] <= row_source;
     if (gathered || next_row_begins) target[{fill_half_q, row_q}] <= row_target;
-    if (took_q) maximum[{fill_half_q, took_row_q}] <= acc_rdata_i[31:0];
+    if (took_q) maximum[{fill_half_q, took_row_q}] <= acc_rdata_i[7:0];
     took_row_q <= row_q;
   end
 
@@ -460,7 +461,7 @@ module tsr_rows #(
   always_ff @(posedge clk_i) begin
     reciprocal_q <= reciprocals[sum_b_q[22:12]];
     if (both) begin
-      if (takes_result) {sum_b_q, scalar_q[7:0]} <= {kept_read[30:0], maximum_read[7:0]};
+      if (takes_result) {sum_b_q, scalar_q[7:0]} <= {kept_read[30:0], maximum[{finish_half, taken_row}]};
     end else if (state_q == Back) begin
       {length_q, exponent_q, sum_b_q, scalar_q} <= {acc_rdata_i[108:96], acc_rdata_i[68:64], acc_rdata_i[62:32],
                                                     acc_rdata_i[31:0]};
@@ -747,12 +748,10 @@ module tsr_rows #(
   assign captured = {squares[lane], sums[{!is_sum, lane}]};
   logic [RowBits-1:0] read_row, taken_row;  // whose results are written or made
   logic [48:0] kept_read;
-  logic [31:0] maximum_read;
   logic [13:0] target_read;
   assign read_row = both ? fetch_row_q : finish_row_q;
   assign taken_row = both ? taken.row : finish_row_q;
   assign kept_read = kept[taken_row];
-  assign maximum_read = maximum[{finish_half, taken_row}];
   assign target_read = target[{finish_half, read_row}];
   logic captured_all;
   logic [1:0] capture_slot;
@@ -774,10 +773,12 @@ module tsr_rows #(
   logic shown_q;    // a cycle ago, too
   assign acc_we_o = finished && shown_q;
   assign acc_waddr_o = target_read;
+  // A sum stands beside its row's maximum. That is not written again, since the next row may be reading it.
+  assign acc_keep_o = is_sum;
   assign written = acc_we_o && acc_wgnt_i;
   always_comb begin
     acc_wdata_o = {96'd0, {23{result_q[8]}}, result_q[8:0]};
-    if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], maximum_read};
+    if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], 32'd0};
     if (is_moments) begin
       acc_wdata_o = {19'd0, reduce.length, 27'd0, root_exponent, 15'd0, root, {11{result_q[20]}}, result_q[20:0]};
     end

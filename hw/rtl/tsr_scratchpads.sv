@@ -54,6 +54,7 @@ module tsr_scratchpads #(
   input  logic [13:0]             alu_acc_addr_i,
   output logic                    alu_acc_gnt_o,
   input  logic                    alu_acc_we_i,
+  input  logic                    alu_acc_keep_i,
   input  logic [13:0]             alu_acc_waddr_i,
   input  logic [8*AccBytes-1:0]   alu_acc_wdata_i,
   output logic                    alu_acc_wgnt_o,
@@ -283,7 +284,7 @@ module tsr_scratchpads #(
     end else if (alu_acc_we_i) begin
       acc_waddr = AccBits'(32'(alu_acc_waddr_i) / AccEntries);
       acc_wdata = {AccEntries{alu_acc_wdata_i}};
-      acc_wbe = AccWordBytes'({AccBytes{1'b1}}) << (AccBytes * (32'(alu_acc_waddr_i) % AccEntries));
+      acc_wbe = AccWordBytes'({{AccBytes - 4{1'b1}}, {4{!alu_acc_keep_i}}}) << (AccBytes * (32'(alu_acc_waddr_i) % AccEntries));
     end else if (load_acc) begin
       acc_waddr = AccBits'(32'(load_group_i) / AccGroups);
       acc_wdata = {AccGroups{load_wdata_i}};

@@ -415,7 +415,7 @@ module tsr_top #(
   logic [8*WgtEntry-1:0] gemm_wgt_rdata;
   logic [8*AccEntry-1:0] acc_rdata, gemm_acc_wdata, alu_acc_wdata;
   logic [AccEntry-1:0] gemm_acc_wbe;
-  logic alu_acc_req, alu_acc_claim, alu_out_claim, alu_acc_gnt, alu_acc_we, alu_acc_wgnt, alu_out_req, alu_out_gnt, alu_out_we;
+  logic alu_acc_req, alu_acc_claim, alu_out_claim, alu_acc_gnt, alu_acc_we, alu_acc_keep, alu_acc_wgnt, alu_out_req, alu_out_gnt, alu_out_we;
   logic alu_inp_req, alu_inp_we, alu_inp_first, alu_inp_gnt, alu_param_req;
   logic [13:0] alu_acc_addr, alu_acc_waddr, alu_out_addr, alu_out_waddr, alu_inp_addr;
   logic [9:0] alu_param_addr;
@@ -445,7 +445,7 @@ module tsr_top #(
     .complete_o(complete[Alu]),
     .complete_signal_o(complete_signal[Alu]), .complete_fault_o(complete_fault[Alu]),
     .complete_code_o(complete_code[3*Alu+:3]), .complete_pc_o(complete_pc[32*Alu+:32]), .acc_req_o(alu_acc_req), .acc_claim_o(alu_acc_claim),
-    .acc_addr_o(alu_acc_addr), .acc_gnt_i(alu_acc_gnt), .acc_rdata_i(acc_rdata), .acc_we_o(alu_acc_we),
+    .acc_addr_o(alu_acc_addr), .acc_gnt_i(alu_acc_gnt), .acc_rdata_i(acc_rdata), .acc_we_o(alu_acc_we), .acc_keep_o(alu_acc_keep),
     .acc_waddr_o(alu_acc_waddr), .acc_wdata_o(alu_acc_wdata), .acc_wgnt_i(alu_acc_wgnt), .out_req_o(alu_out_req), .out_claim_o(alu_out_claim),
     .out_addr_o(alu_out_addr), .out_gnt_i(alu_out_gnt), .out_rdata_i(out_rdata), .out_we_o(alu_out_we),
     .out_waddr_o(alu_out_waddr), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we), .inp_first_o(alu_inp_first),
@@ -466,7 +466,7 @@ module tsr_top #(
     .gemm_acc_req_i(gemm_acc_req), .gemm_acc_addr_i(gemm_acc_addr), .gemm_acc_we_i(gemm_acc_we),
     .gemm_acc_waddr_i(gemm_acc_waddr), .gemm_acc_wdata_i(gemm_acc_wdata), .gemm_acc_wbe_i(gemm_acc_wbe),
     .acc_rdata_o(acc_rdata), .alu_acc_req_i(alu_acc_req), .alu_acc_claim_i(alu_acc_claim), .alu_acc_addr_i(alu_acc_addr), .alu_acc_gnt_o(alu_acc_gnt),
-    .alu_acc_we_i(alu_acc_we), .alu_acc_waddr_i(alu_acc_waddr), .alu_acc_wdata_i(alu_acc_wdata),
+    .alu_acc_we_i(alu_acc_we), .alu_acc_keep_i(alu_acc_keep), .alu_acc_waddr_i(alu_acc_waddr), .alu_acc_wdata_i(alu_acc_wdata),
     .alu_acc_wgnt_o(alu_acc_wgnt), .alu_out_req_i(alu_out_req), .alu_out_claim_i(alu_out_claim), .alu_out_addr_i(alu_out_addr),
     .alu_out_gnt_o(alu_out_gnt), .out_rdata_o(out_rdata), .alu_out_we_i(alu_out_we),
     .alu_out_waddr_i(alu_out_waddr), .alu_inp_req_i(alu_inp_req),

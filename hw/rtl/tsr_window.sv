@@ -155,7 +155,8 @@ module tsr_window #(
   // The rows before, the newer one in the lower half; with RasterPairs those of even columns, or of all, and of odd ones.
   // Where a vector is chosen from four memories the newer row's zero point is subtracted when it is read: a choice and a
   // subtraction behind INP and in front of another memory would be the longest path.
-  (* ram_style = "block" *) logic [Width+Newer-1:0] line_mem[LineDepth];
+  // The column that is read is never the one that is written: a row has two at least.
+  (* ram_style = "block", no_rw_check *) logic [Width+Newer-1:0] line_mem[LineDepth];
   logic [Width+Newer-1:0] line_q, odd_line_q;
   logic [Width-1:0] newer, odd_newer, older, odd_older;
   logic [Newer-1:0] even, odd;  // what is kept
@@ -186,7 +187,7 @@ module tsr_window #(
     if (step_i && write_i && (RasterPairs == 0 || !pairs_i || pair_i || !odd_i)) line_mem[col_q] <= {newer, even};
   end
   if (RasterPairs != 0) begin : gen_odd
-    (* ram_style = "block" *) logic [Width+Newer-1:0] odd_mem[LineDepth];
+    (* ram_style = "block", no_rw_check *) logic [Width+Newer-1:0] odd_mem[LineDepth];
     always_ff @(posedge clk_i) begin
       if (read_i) odd_line_q <= odd_mem[col_i];
       if (step_i && write_i && pairs_i && odd_i) odd_mem[col_q] <= {odd_newer, odd};

@@ -247,7 +247,7 @@ bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, u
   if (out) ok = m.out.read(out_addr, out_data.data()) && ok;
   if (inp) ok = m.inp.read(inp_addr, inp_data.data()) && ok;
   if (param) ok = m.param.read(param_addr, param_data.data()) && ok;
-  if (p->acc_we_o && p->acc_wgnt_i) ok = m.acc.write(p->acc_waddr_o, &p->acc_wdata_o) && ok;
+  if (p->acc_we_o && p->acc_wgnt_i) ok = m.acc.write(p->acc_waddr_o, &p->acc_wdata_o, p->acc_keep_o ? 4 : 0) && ok;
   const std::vector<uint8_t> bytes = written_bytes(model, m);
   if (p->out_we_o) ok = m.out.write(p->out_waddr_o, bytes.data()) && ok;
   if (p->inp_req_o && p->inp_we_o) ok = m.inp.write(p->inp_addr_o, bytes.data()) && ok;

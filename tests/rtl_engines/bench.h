@@ -42,9 +42,10 @@ struct Memory {
     std::memcpy(port, &bytes[address * entry], entry);
     return true;
   }
-  bool write(uint32_t address, const void* port) {
+  /// Writes an entry but for its first `kept` bytes.
+  bool write(uint32_t address, const void* port, size_t kept = 0) {
     if ((address + 1) * entry > bytes.size()) return false;
-    std::memcpy(&bytes[address * entry], port, entry);
+    std::memcpy(&bytes[address * entry + kept], static_cast<const uint8_t*>(port) + kept, entry - kept);
     return true;
   }
 };

@@ -32,6 +32,7 @@ def bench(*arguments):
         (["decoding", "vww"], "there is no 'vww'; it takes '15 M parameters, TinyStories' shape', "),
         (["functional", "resnet8"], "it takes no names"),
         (["apps", "ocr"], "there is no 'ocr'; it takes 'rapidocr', 'magika', "),
+        (["sources", "yesterday"], "git knows no revision 'yesterday'"),
         (["networks", "--config", "npu7"], "no machine 'npu7'; shipped are kv260, "),
     ],
 )
@@ -55,6 +56,21 @@ def test_scores_of_applications(monkeypatch):
     assert apps.boxes({"a": [["text", 1, 0, 0, 10, 10]]}, {"a": [["text", 1, 0, 0, 10, 5]]}) == 0.5
     assert apps.alike(["c", 0.5, [1, 2]], ["c", 0.5004, [1, 2]]) and not apps.alike(["c", 0.5], ["c", 0.502])
     assert all((ROOT / "examples" / "apps" / app.driver).is_file() for app in apps.APPS.values())
+
+
+def test_sizes_of_sources(monkeypatch):
+    """Files of which everything is known: what repeats, what is long, where a file belongs."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import sources
+
+    block = [f"value_{n} = {n}" for n in range(8)]
+    files = {"ops/a.py": "\n\n".join(block), "sim/memory/b.py": "\n".join(["import a", *block[:7], "end", *block[1:7]])}
+    assert sources.repeated_blocks(files) == 2
+    assert sources.repeated_blocks({"ops/a.py": "\n".join(block), "ops/b.py": "\n".join(block[:5])}) == 0
+    assert [sources.lines_of(text) for text in files.values()] == [8, 15]
+    assert [sources.room_of(name) for name in [*files, "dev"]] == ["ops", "sim/memory", "."]
+    figures = {row["figure"]: row["now"] for row in sources.bench([])["sources"]}
+    assert figures["circles"] == 0 and figures["lines"] > figures["lines_of_tests"] > 0
 
 
 def test_quantize():
