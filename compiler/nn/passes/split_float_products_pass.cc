@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer products whose results are float: MatMulIntegerToFloat and QGemm without parameters of its result. Each becomes
-// MatMulInteger, the addition of an int32 bias, Cast, Mul by the product of the scales and the addition of a float bias,
-// in the order of the operator's formula (docs/numerics.md), so that every bit is kept and the product may run on the
-// NPU. Only 8-bit weights that are constant are worth that. The products of DynamicQuantizeLSTM become integer ones too,
-// those of its hidden state in the body of a Scan.
+// Integer products whose results are float: MatMulIntegerToFloat and QGemm without parameters of its result. Each
+// becomes MatMulInteger, the addition of an int32 bias, Cast, Mul by the product of the scales and the addition of a
+// float bias, in the order of the operator's formula (docs/numerics.md), so that every bit is kept and the product may
+// run on the NPU. Only 8-bit weights that are constant are worth that. The products of DynamicQuantizeLSTM become
+// integer ones too, those of its hidden state in the body of a Scan.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -191,11 +191,9 @@ bool split_lstm(NodeOp op, mlir::PatternRewriter& rewriter) { return LstmSplitte
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_split_float_products_pass() {
-  return make_function_pass("nn-split-float-products",
-                            "integer products with float results become integer products and arithmetic",
-                            [](mlir::func::FuncOp func) {
-                              return apply_rewrites(func, {split_to_float, split_gemm, split_lstm});
-                            });
+  return make_function_pass(
+      "nn-split-float-products", "integer products with float results become integer products and arithmetic",
+      [](mlir::func::FuncOp func) { return apply_rewrites(func, {split_to_float, split_gemm, split_lstm}); });
 }
 
 }  // namespace tessera::nn
