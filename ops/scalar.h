@@ -96,6 +96,30 @@ template <typename T>
 Number<T> nan_max(Number<T> a, Number<T> b) {
   return {kernel::nan_max(a.value, b.value)};
 }
+/// What no number of this type is below, or above.
+template <typename T>
+Number<T> lowest(Number<T>) {
+  if constexpr (kIsReal<T>)
+    return {-std::numeric_limits<T>::infinity()};
+  else
+    return {std::numeric_limits<T>::min()};
+}
+template <typename T>
+Number<T> highest(Number<T>) {
+  if constexpr (kIsReal<T>)
+    return {std::numeric_limits<T>::infinity()};
+  else
+    return {std::numeric_limits<T>::max()};
+}
+/// a / n, truncated for integers, of which nothing is 0.
+template <typename T>
+Number<T> divided(Number<T> a, int64_t n) {
+  using Wide = std::conditional_t<kIsReal<T>, T, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
+  const auto wide = static_cast<Wide>(n);
+  if constexpr (!kIsReal<T>)
+    if (n == 0) return {0};
+  return {static_cast<T>(static_cast<Wide>(a.value) / wide)};
+}
 template <typename T>
 int bit_width(Number<T>) {
   return static_cast<int>(8 * sizeof(T));

@@ -300,6 +300,12 @@ Tensor Tensor::vector_i64(const std::vector<int64_t>& values) {
   return of<int64_t>(DType::kInt64, {static_cast<int64_t>(values.size())}, values);
 }
 
+Tensor Tensor::vector_of_strings(std::vector<std::string> values) {
+  Tensor result(DType::kString, {static_cast<int64_t>(values.size())});
+  result.mutable_strings() = std::move(values);
+  return result;
+}
+
 Tensor Tensor::reshaped(Shape shape) const {
   if (element_count(shape) != size_)
     throw Error(ErrorCode::kInvalidModel,

@@ -78,6 +78,7 @@ class Tensor {
   static Tensor scalar_f32(float value);
   static Tensor scalar_i64(int64_t value);
   static Tensor vector_i64(const std::vector<int64_t>& values);
+  static Tensor vector_of_strings(std::vector<std::string> values);
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }

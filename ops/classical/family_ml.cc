@@ -127,10 +127,7 @@ std::optional<Expansion> expand_one_hot(const Node& node, const Types& inputs) {
   Expander e(node, inputs, kVersion);
   Operand x = e.input(0), categories;
   if (type == DType::kString) {
-    const std::vector<std::string> names = node.get_strings("cats_strings");
-    Tensor tensor(DType::kString, {static_cast<int64_t>(names.size())});
-    tensor.mutable_strings() = names;
-    categories = Expander::constant(std::move(tensor));
+    categories = Expander::constant(Tensor::vector_of_strings(node.get_strings("cats_strings")));
   } else {
     x = cast(e, x, DType::kInt64);
     categories = Expander::integers(node.get_ints("cats_int64s"));
@@ -165,16 +162,10 @@ std::optional<Expansion> expand_feature_vectorizer(const Node& node, const Types
 
 // ------------------------------------------------------------------------------------- LabelEncoder, CategoryMapper
 
-Tensor strings_tensor(const std::vector<std::string>& values) {
-  Tensor tensor(DType::kString, {static_cast<int64_t>(values.size())});
-  tensor.mutable_strings() = values;
-  return tensor;
-}
-
 /// Keys or values as a vector: `prefix`_strings, _int64s, _floats or _tensor.
 Tensor labels(const Node& node, const std::string& prefix) {
   if (const Tensor* tensor = node.get_tensor(prefix + "_tensor")) return tensor->reshaped({tensor->size()});
-  if (node.has(prefix + "_strings")) return strings_tensor(node.get_strings(prefix + "_strings"));
+  if (node.has(prefix + "_strings")) return Tensor::vector_of_strings(node.get_strings(prefix + "_strings"));
   if (node.has(prefix + "_int64s")) return Tensor::vector_i64(node.get_ints(prefix + "_int64s"));
   const std::vector<float> values = node.get_floats(prefix + "_floats");
   return Tensor::of(DType::kFloat, {static_cast<int64_t>(values.size())}, values);
@@ -188,7 +179,7 @@ struct Dictionary {
 Dictionary dictionary_of(const Node& node, DType input) {
   Dictionary d;
   if (node.op_type == "CategoryMapper") {
-    const Tensor names = strings_tensor(node.get_strings("cats_strings")),
+    const Tensor names = Tensor::vector_of_strings(node.get_strings("cats_strings")),
                  numbers = Tensor::vector_i64(node.get_ints("cats_int64s"));
     d.keys = input == DType::kString ? names : numbers;
     d.values = input == DType::kString ? numbers : names;
@@ -196,8 +187,8 @@ Dictionary dictionary_of(const Node& node, DType input) {
     const std::vector<std::string> names = node.get_strings("classes_strings");
     std::vector<int64_t> places(names.size());
     for (size_t i = 0; i < names.size(); ++i) places[i] = static_cast<int64_t>(i);
-    d.keys = input == DType::kString ? strings_tensor(names) : Tensor::vector_i64(places);
-    d.values = input == DType::kString ? Tensor::vector_i64(places) : strings_tensor(names);
+    d.keys = input == DType::kString ? Tensor::vector_of_strings(names) : Tensor::vector_i64(places);
+    d.values = input == DType::kString ? Tensor::vector_i64(places) : Tensor::vector_of_strings(names);
   } else {
     d.keys = labels(node, "keys");
     d.values = labels(node, "values");
@@ -205,7 +196,7 @@ Dictionary dictionary_of(const Node& node, DType input) {
   if (const Tensor* tensor = node.get_tensor("default_tensor")) {
     d.fallback = tensor->reshaped({1});
   } else if (d.values.dtype() == DType::kString) {
-    d.fallback = strings_tensor({node.get_string("default_string", "_Unused")});
+    d.fallback = Tensor::vector_of_strings({node.get_string("default_string", "_Unused")});
   } else if (d.values.dtype() == DType::kInt64) {
     d.fallback = Tensor::vector_i64({node.get_int("default_int64", -1)});
   } else if (d.values.dtype() == DType::kFloat) {

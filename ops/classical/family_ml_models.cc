@@ -12,16 +12,10 @@ namespace {
 
 constexpr const char* kMl = "ai.onnx.ml";
 
-Tensor vector_of(const std::vector<std::string>& values) {
-  Tensor tensor(DType::kString, {static_cast<int64_t>(values.size())});
-  tensor.mutable_strings() = values;
-  return tensor;
-}
-
 /// The labels of the classes: strings, or else integers, of which `integers` is the attribute's name.
 Tensor labels_of(const Node& node, const char* integers) {
   const std::vector<std::string> names = node.get_strings("classlabels_strings");
-  return names.empty() ? Tensor::vector_i64(node.get_ints(integers)) : vector_of(names);
+  return names.empty() ? Tensor::vector_i64(node.get_ints(integers)) : Tensor::vector_of_strings(names);
 }
 
 /// Labels by their indices; -1 is the label of the negative class of a model that has no labels for two.

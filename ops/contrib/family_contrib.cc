@@ -121,14 +121,10 @@ void invert(const T* in, T* out, int64_t n) {
 }
 
 void evaluate_inverse(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor x = kernel::widen(c.input(0));
-  Tensor y(x.dtype(), x.shape());
-  const int64_t n = x.shape().back();
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    for (int64_t at = 0; n > 0 && at < x.size(); at += n * n)
-      invert(kernel::elements<T>(x) + at, kernel::mutable_elements<T>(y) + at, n);
+  const int64_t n = c.input(0).shape().back(), size = c.input(0).size();
+  c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&](const auto* x, auto* y) {
+    for (int64_t at = 0; n > 0 && at < size; at += n * n) invert(x + at, y + at, n);
   });
-  c.outputs[0] = kernel::narrow(std::move(y), types[0].dtype);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/contrib/fused_activation.h"
 #include "ops/kernels/convolution.h"
 #include "ops/kernels/normalization.h"
 #include "ops/kernels/product.h"
@@ -18,51 +19,13 @@ using kernel::mutable_elements;
 
 constexpr const char* kMicrosoft = "com.microsoft";
 
-/// Applies op to every element of a float32 or float64 tensor.
-template <typename Op>
-void map_in_place(Tensor& x, Op op) {
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    for (T& value : x.as_mutable<T>()) value = op(value);
-  });
-}
-
-// -------------------------------------------------------------------------------------- activations of FusedConv,
-// FusedGemm
-
-/// Applies the activation a node names; `parameters` in the order of the ONNX operator's attributes.
+/// Applies the activation a node names to every element.
 void activate(const Node& node, Tensor& y, const std::vector<float>& parameters) {
-  const std::string name = node.get_string("activation", "");
-  const auto parameter = [&](size_t i, float fallback) { return i < parameters.size() ? parameters[i] : fallback; };
-  if (name.empty()) return;
-  if (name == "Relu") {
-    map_in_place(y, [](auto v) { return v < 0 ? decltype(v){0} : v; });
-  } else if (name == "Tanh") {
-    map_in_place(y, [](auto v) { return std::tanh(v); });
-  } else if (name == "Sigmoid") {
-    map_in_place(y, [](auto v) { return decltype(v){1} / (decltype(v){1} + std::exp(-v)); });
-  } else if (name == "LeakyRelu") {
-    const float alpha = parameter(0, 0.01f);
-    map_in_place(y, [&](auto v) { return v < 0 ? static_cast<decltype(v)>(alpha) * v : v; });
-  } else if (name == "Clip") {
-    const float low = parameter(0, -INFINITY), high = parameter(1, INFINITY);
-    map_in_place(y, [&](auto v) {
-      using T = decltype(v);
-      return v < static_cast<T>(low) ? static_cast<T>(low) : v > static_cast<T>(high) ? static_cast<T>(high) : v;
+  kernel::visit_float(y.dtype(), [&]<typename T>(kernel::Tag<T>) {
+    scalar::with_activation(node, parameters, [&](auto activation) {
+      for (T& value : y.as_mutable<T>()) value = activation(scalar::Number<T>{value}).value;
     });
-  } else if (name == "HardSigmoid") {
-    const float alpha = parameter(0, 0.2f), beta = parameter(1, 0.5f);
-    map_in_place(y, [&](auto v) {
-      using T = decltype(v);
-      return std::max<T>(0, std::min<T>(1, static_cast<T>(alpha) * v + static_cast<T>(beta)));
-    });
-  } else if (name == "HardSwish") {
-    map_in_place(y, [](auto v) {
-      using T = decltype(v);
-      return v * std::max<T>(0, std::min<T>(1, v / T{6} + T{0.5}));
-    });
-  } else {
-    node.fail(ErrorCode::kUnsupported, "activation '" + name + "' is not known");
-  }
+  });
 }
 
 void infer_fused_conv(InferContext& c) {
@@ -103,14 +66,7 @@ void evaluate_fused_gemm(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor added;
   if (c.has(2)) added = kernel::widen(c.input(2));
   Tensor y = general_product(c.node, kernel::widen(c.input(0)), kernel::widen(c.input(1)), c.has(2) ? &added : nullptr);
-  std::vector<float> parameters;
-  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
-    if (!c.node.has(name)) break;
-    parameters.push_back(c.node.get_float(name, 0.0f));
-  }
-  if (parameters.empty() && c.node.has("leaky_relu_alpha"))
-    parameters.push_back(c.node.get_float("leaky_relu_alpha", 0.0f));
-  activate(c.node, y, parameters);
+  activate(c.node, y, scalar::gemm_activation_parameters(c.node));
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
 

@@ -16,6 +16,38 @@ namespace {
 
 constexpr int64_t kColumnBytes = 1 << 18;  // patches of one run, about a second-level cache
 
+/// Output positions first.. of a run that read a plane at equal steps, by one tap.
+struct Stretch {
+  int64_t tap, first, count, from, step;
+};
+
+std::vector<Stretch> stretches_of(const std::vector<int64_t>& offsets, int64_t count) {
+  std::vector<Stretch> all;
+  for (int64_t i = 0; i < static_cast<int64_t>(offsets.size());) {
+    const int64_t end = (i / count + 1) * count, *at = offsets.data() + i;
+    const int64_t step = i + 1 < end && at[1] >= 0 ? at[1] - at[0] : 1;
+    int64_t length = 1;
+    while (i + length < end && at[length] >= 0 && at[length] - at[length - 1] == step) ++length;
+    if (at[0] < 0) length = 1;  // padding adds nothing
+    if (at[0] >= 0) all.push_back({i / count, i % count, length, at[0], step});
+    i += length;
+  }
+  return all;
+}
+
+/// Adds the patches of a run times one filter to `row`, without writing them down: a single filter reads each element
+/// of them once. `planes`: a row for each of `channels`.
+template <typename U>
+void add_taps(MatrixView<U> planes, int64_t channels, int64_t taps, const std::vector<Stretch>& stretches,
+              const U* weights, U* row) {
+  for (int64_t ic = 0; ic < channels; ++ic)
+    for (const Stretch& s : stretches) {
+      const U weight = weights[ic * taps + s.tap];
+      const U* source = planes.data + ic * planes.row + s.from;
+      for (int64_t j = 0; j < s.count; ++j) row[s.first + j] += weight * source[j * s.step];
+    }
+}
+
 template <typename T>
 void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, const Tensor* bias, int64_t groups,
                     Tensor& y) {
@@ -40,9 +72,16 @@ void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, cons
   for (int64_t first = 0; first < out_plane; first += run) {
     const int64_t count = std::min(run, out_plane - first);
     if (!plain) patch_offsets(window, first, count, offsets);
+    const bool single = std::is_integral_v<U> && group_filters == 1 && !plain;
+    const std::vector<Stretch> stretches = single ? stretches_of(offsets, count) : std::vector<Stretch>{};
     for (int64_t n = 0; n < batch; ++n) {
       for (int64_t g = 0; g < groups; ++g) {
         const U* planes = source + (n * channels + g * group_channels) * in_plane;
+        if (single) {
+          add_taps({planes, in_plane, 1}, group_channels, taps, stretches, weights + g * depth,
+                   result + (n * filters + g) * out_plane + first);
+          continue;
+        }
         MatrixView<U> patches{planes, in_plane, 1};
         if (!plain) {
           U* column = columns.data();
@@ -69,49 +108,53 @@ void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, cons
 
 }  // namespace
 
-TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
-  const Node& node = c.node;
-  const TypeInfo& x = c.input(0);
-  const TypeInfo& w = c.input(1);
+std::optional<Shape> infer_kernel(const Node& node, const TypeInfo& x, const TypeInfo& w) {
   const int64_t groups = node.get_int("group", 1);
   if (groups < 1) node.fail(ErrorCode::kInvalidModel, "group is " + std::to_string(groups));
-  if (x.ranked) spatial_extents(node, x.shape);
-  if (w.ranked) spatial_extents(node, w.shape);
+  for (const TypeInfo* operand : {&x, &w})
+    if (operand->ranked) spatial_extents(node, operand->shape);
   if (x.ranked && w.ranked && x.shape.size() != w.shape.size())
     node.fail(ErrorCode::kInvalidModel,
               "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in rank");
+  if (w.ranked && w.shape[0] >= 0 && w.shape[0] % groups != 0)
+    node.fail(ErrorCode::kInvalidModel,
+              "weights " + to_string(w.shape) + " do not divide into " + std::to_string(groups) + " groups");
   Shape kernel = node.get_ints("kernel_shape");
-  const int64_t rank = x.ranked         ? static_cast<int64_t>(x.shape.size())
-                       : w.ranked       ? static_cast<int64_t>(w.shape.size())
-                       : kernel.empty() ? -1
-                                        : static_cast<int64_t>(kernel.size()) + 2;
-  if (rank < 0) return TypeInfo::unranked(result);
-  if (!kernel.empty()) kernel_attribute(node, rank - 2);
-  if (w.ranked) {
-    const Shape extents(w.shape.begin() + 2, w.shape.end());
-    if (kernel.empty()) kernel = extents;
-    for (size_t i = 0; i < extents.size(); ++i)
-      if (extents[i] >= 0 && kernel[i] >= 0 && extents[i] != kernel[i])
-        node.fail(ErrorCode::kInvalidModel,
-                  "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
-    if (w.shape[0] >= 0 && w.shape[0] % groups != 0)
+  if (!x.ranked && !w.ranked && kernel.empty()) return std::nullopt;
+  const size_t rank = x.ranked ? x.shape.size() : w.ranked ? w.shape.size() : kernel.size() + 2;
+  if (!kernel.empty()) kernel_attribute(node, static_cast<int64_t>(rank) - 2);
+  if (kernel.empty()) kernel.assign(rank - 2, -1);
+  for (size_t i = 0; w.ranked && i < kernel.size(); ++i) {
+    const int64_t extent = w.shape[i + 2];
+    if (extent >= 0 && kernel[i] >= 0 && extent != kernel[i])
       node.fail(ErrorCode::kInvalidModel,
-                std::to_string(w.shape[0]) + " filters do not divide into " + std::to_string(groups) + " groups");
-    if (x.ranked && x.shape[1] >= 0 && w.shape[1] >= 0 && x.shape[1] != w.shape[1] * groups)
-      node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " needs weights of " +
-                                              std::to_string(groups) + " groups with " + std::to_string(x.shape[1]) +
-                                              " channels in all, not " + to_string(w.shape));
-    if (c.has(bias) && c.input(bias).ranked) {
-      const Shape& shape = c.input(bias).shape;
-      if (shape.size() != 1 || (shape[0] >= 0 && w.shape[0] >= 0 && shape[0] != w.shape[0]))
-        node.fail(ErrorCode::kInvalidModel,
-                  "bias " + to_string(shape) + " does not fit " + std::to_string(w.shape[0]) + " filters");
-    }
-  } else if (kernel.empty()) {
-    kernel.assign(static_cast<size_t>(rank - 2), -1);
+                "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
+    if (kernel[i] < 0) kernel[i] = extent;
   }
-  const Shape input = x.ranked ? Shape(x.shape.begin() + 2, x.shape.end()) : Shape(kernel.size(), -1);
-  const Window window = sliding_window(node, input, kernel);
+  return kernel;
+}
+
+void check_bias(const InferContext& c, size_t bias, int64_t filters) {
+  if (!c.has(bias) || !c.input(bias).ranked) return;
+  const Shape& shape = c.input(bias).shape;
+  if (shape.size() != 1 || (shape[0] >= 0 && filters >= 0 && shape[0] != filters))
+    c.node.fail(ErrorCode::kInvalidModel,
+                "bias " + to_string(shape) + " does not fit " + std::to_string(filters) + " filters");
+}
+
+TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
+  const Node& node = c.node;
+  const TypeInfo &x = c.input(0), &w = c.input(1);
+  const std::optional<Shape> kernel = infer_kernel(node, x, w);
+  if (!kernel) return TypeInfo::unranked(result);
+  const int64_t groups = node.get_int("group", 1);
+  if (x.ranked && w.ranked && x.shape[1] >= 0 && w.shape[1] >= 0 && x.shape[1] != w.shape[1] * groups)
+    node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " needs weights of " + std::to_string(groups) +
+                                            " groups with " + std::to_string(x.shape[1]) + " channels in all, not " +
+                                            to_string(w.shape));
+  if (w.ranked) check_bias(c, bias, w.shape[0]);
+  const Shape input = x.ranked ? Shape(x.shape.begin() + 2, x.shape.end()) : Shape(kernel->size(), -1);
+  const Window window = sliding_window(node, input, *kernel);
   Shape shape = {x.ranked ? x.shape[0] : -1, w.ranked ? w.shape[0] : -1};
   shape.insert(shape.end(), window.output.begin(), window.output.end());
   return TypeInfo::tensor(result, std::move(shape));

@@ -44,7 +44,6 @@ inline constexpr TypeSet kNumeric = kFloats | kInts;
 inline constexpr TypeSet kBoolSet = set_of({DType::kBool});
 inline constexpr TypeSet kIndex = set_of({DType::kInt32, DType::kInt64});
 inline constexpr TypeSet kInt64Set = set_of({DType::kInt64});
-inline constexpr TypeSet kAnyType = ~TypeSet{1};
 
 constexpr bool contains(TypeSet set, DType dtype) { return (set >> static_cast<unsigned>(dtype)) & 1; }
 
@@ -229,6 +228,14 @@ T* mutable_elements(Tensor& t) {
     return reinterpret_cast<T*>(t.mutable_data());
 }
 
+/// A tensor of `shape` with elements of the type of `given`, which f(x, y) moves from x to y without looking at them.
+template <typename F>
+Tensor in_storage(const Tensor& given, const Shape& shape, F f) {
+  Tensor y(given.dtype(), shape);
+  visit_storage(given.dtype(), [&]<typename T>(Tag<T>) { f(elements<T>(given), mutable_elements<T>(y)); });
+  return y;
+}
+
 /// True for the float formats that are computed in fp32.
 inline bool is_narrow_float(DType dtype) {
   return is_floating(dtype) && dtype != DType::kFloat && dtype != DType::kDouble;
@@ -257,6 +264,23 @@ inline Tensor narrow(Tensor t, DType dtype) {
     for (int64_t i = 0; i < t.size(); ++i) o[i] = float_to_float8(dtype, in[i], true);
   }
   return out;
+}
+
+/// A result of type `result` from `given`: f(x, y) computes elements y from x, as float or double (in_floats()) or in
+/// any arithmetic type (in_numbers()). Narrow floats are widened before and rounded once behind. Fails for other types.
+template <typename F>
+Tensor in_floats(const Node& node, const Tensor& given, const TypeInfo& result, F f) {
+  const Tensor x = widen(given);
+  Tensor y(x.dtype(), result.shape);
+  visit_float(node, x.dtype(), [&]<typename T>(Tag<T>) { f(elements<T>(x), mutable_elements<T>(y)); });
+  return narrow(std::move(y), result.dtype);
+}
+template <typename F>
+Tensor in_numbers(const Node& node, const Tensor& given, const TypeInfo& result, F f) {
+  const Tensor x = widen(given);
+  Tensor y(x.dtype(), result.shape);
+  visit_arithmetic(node, x.dtype(), [&]<typename T>(Tag<T>) { f(elements<T>(x), mutable_elements<T>(y)); });
+  return narrow(std::move(y), result.dtype);
 }
 
 // Integer arithmetic that wraps; floats as they are.
@@ -512,20 +536,6 @@ inline InferFunction broadcast_same(TypeSet set, DType result = DType::kUndefine
       operands.push_back(&t);
     }
     c.outputs[0] = broadcast_types(c.node, result == DType::kUndefined ? dtype : result, operands);
-  };
-}
-
-/// Kernel of a binary function on every arithmetic type, broadcast: op(const Node&, T, T) -> T.
-template <typename Op>
-Kernel numeric_binary(Op op) {
-  return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Tensor a = widen(c.input(0)), b = widen(c.input(1));
-    Tensor out(a.dtype(), types[0].shape);
-    visit_arithmetic(c.node, a.dtype(), [&]<typename T>(Tag<T>) {
-      binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<T>(b), mutable_elements<T>(out),
-                  [&](T x, T y) -> T { return op(c.node, x, y); });
-    });
-    c.outputs[0] = narrow(std::move(out), types[0].dtype);
   };
 }
 

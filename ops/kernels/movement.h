@@ -28,6 +28,11 @@ Movement whole(const Shape& shape);
 /// The operand under the shape `as` with its axes permuted: axis d of the result is axis permutation[d] of the operand.
 Movement permuted(const Shape& as, const std::vector<int64_t>& permutation);
 
+/// What Pad adds in front of and behind each axis (negative: takes away): `pads` as given for `axes` (absent: all of
+/// `rank`). Throws through node.fail() where they do not fit together.
+std::vector<std::pair<int64_t, int64_t>> pad_amounts(const Node& node, const std::vector<int64_t>& pads,
+                                                     const std::optional<std::vector<int64_t>>& axes, int64_t rank);
+
 /// Adds an operator whose results are movements of input 0. `moves` is asked after `infer` has accepted the operands.
 void add_movement(Registry& registry, const char* name, int since_version, kernel::Arity inputs, InferFunction infer,
                   MoveFunction moves, std::set<std::string> attributes = {}, kernel::Arity outputs = kernel::kOne);

@@ -174,6 +174,23 @@ void patch_offsets(const Window& window, int64_t first, int64_t count, std::vect
   }
 }
 
+std::vector<int64_t> tap_counts(const Window& window, bool padding) {
+  std::vector<int64_t> counts(static_cast<size_t>(element_count(window.output)));
+  for_each_index(window.output, [&](int64_t flat, const std::vector<int64_t>& position) {
+    int64_t count = 1;
+    for (size_t axis = 0; axis < window.rank(); ++axis) {
+      int64_t inside = 0;
+      for (int64_t k = 0; k < window.kernel[axis]; ++k) {
+        const int64_t at = position[axis] * window.strides[axis] - window.pads_begin[axis] + k * window.dilations[axis];
+        if (padding ? at < window.input[axis] + window.pads_end[axis] : at >= 0 && at < window.input[axis]) ++inside;
+      }
+      count *= inside;
+    }
+    counts[static_cast<size_t>(flat)] = count;
+  });
+  return counts;
+}
+
 Shape kernel_attribute(const Node& node, int64_t spatial_rank) {
   const Shape kernel = node.get_ints("kernel_shape");
   if (kernel.empty()) node.fail(ErrorCode::kInvalidModel, "attribute 'kernel_shape' is missing");

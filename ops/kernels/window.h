@@ -5,6 +5,7 @@
 // padding.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -46,6 +47,43 @@ Window transposed_window(const Node& node, const Shape& operand, const Shape& ke
 /// offsets[k * count + j]: offset in a plane of the input extents that kernel position k reads for output position
 /// first + j, or -1 when it lies in the padding. Positions and kernel positions count row-major.
 void patch_offsets(const Window& window, int64_t first, int64_t count, std::vector<int64_t>& offsets);
+
+/// Calls f(first, count, offsets) over runs of output positions; offsets[k * count + j] as patch_offsets() leaves them.
+template <typename F>
+void for_each_run(const Window& window, F&& f) {
+  constexpr int64_t kTableEntries = 1 << 16;  // offsets held at a time
+  const int64_t positions = element_count(window.output);
+  const int64_t run = std::max<int64_t>(1, kTableEntries / window.kernel_size());
+  std::vector<int64_t> offsets;
+  for (int64_t first = 0; first < positions; first += run) {
+    const int64_t count = std::min(run, positions - first);
+    patch_offsets(window, first, count, offsets);
+    f(first, count, offsets);
+  }
+}
+
+/// Folds what each window of `planes` planes holds: f(sums[plane, output position], element) for each kernel position
+/// inside of the input, in row-major order.
+template <typename T, typename A, typename F>
+void fold_windows(const Window& window, int64_t planes, const T* x, A* sums, F f) {
+  const int64_t in_plane = element_count(window.input), out_plane = element_count(window.output);
+  const int64_t taps = window.kernel_size();
+  for_each_run(window, [&](int64_t first, int64_t count, const std::vector<int64_t>& offsets) {
+    for (int64_t p = 0; p < planes; ++p) {
+      const T* plane = x + p * in_plane;
+      A* row = sums + p * out_plane + first;
+      for (int64_t k = 0; k < taps; ++k) {
+        const int64_t* offset = offsets.data() + k * count;
+        for (int64_t j = 0; j < count; ++j)
+          if (offset[j] >= 0) f(row[j], plane[offset[j]]);
+      }
+    }
+  });
+}
+
+/// Kernel positions that count for each output position: those inside the input, or with `padding` those inside input
+/// and pads.
+std::vector<int64_t> tap_counts(const Window& window, bool padding);
 
 /// The attribute kernel_shape, required and checked against the number of spatial dimensions (-1: unknown).
 Shape kernel_attribute(const Node& node, int64_t spatial_rank);

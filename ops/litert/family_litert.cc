@@ -147,19 +147,7 @@ void evaluate_binary(EvalContext& context) {
   };
   const Shape shape = broadcast_shapes(node, {a.shape(), b.shape()});
   std::vector<int32_t> out(static_cast<size_t>(element_count(shape)));
-  if (a.shape() == b.shape()) {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = result(as[i], bs[i]);
-  } else {
-    const auto sa = broadcast_strides(a.shape(), shape), sb = broadcast_strides(b.shape(), shape);
-    for_each_index(shape, [&](int64_t flat, const std::vector<int64_t>& index) {
-      int64_t ia = 0, ib = 0;
-      for (size_t d = 0; d < index.size(); ++d) {
-        ia += index[d] * sa[d];
-        ib += index[d] * sb[d];
-      }
-      out[static_cast<size_t>(flat)] = result(as[static_cast<size_t>(ia)], bs[static_cast<size_t>(ib)]);
-    });
-  }
+  kernel::binary_loop(shape, a.shape(), b.shape(), as.data(), bs.data(), out.data(), result);
   context.outputs[0] = from_int32s(dtype, shape, out);
 }
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "ops/kernels/reduction.h"
 #include "ops/kernels/window.h"
 #include "ops/litert/litert_math.h"
 #include "ops/quantized/quantized_math.h"
@@ -14,6 +15,8 @@ namespace tessera::ops {
 namespace {
 
 using namespace quantized;
+using litert::divide_by_power;
+using litert::doubling_high_product;
 using litert::fixed_point;
 using litert::FixedPoint;
 
@@ -37,47 +40,29 @@ int32_t divide_away(int32_t sum, int32_t count) {
   return sum >= 0 ? (sum + count / 2) / count : -((-sum + count / 2) / count);
 }
 
-/// First and last position of a window's taps inside of the image.
-struct Reach {
-  int64_t first, end;
-  Reach(const Window& w, size_t d, int64_t at, int64_t extent)
-      : first(std::max<int64_t>(at * w.strides[d] - w.pads_begin[d], 0)),
-        end(std::min(at * w.strides[d] - w.pads_begin[d] + w.kernel[d], extent)) {}
-};
-
 void evaluate_average_pool(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
-  if (x.rank() != 4) node.fail(ErrorCode::kUnsupported, "X must have four axes");
-  const int64_t h = x.shape()[2], w = x.shape()[3];
-  const Window window = pooling_window(node, {h, w});
-  const Shape shape = {x.shape()[0], x.shape()[1], window.output[0], window.output[1]};
+  const Window window = pooling_window(node, spatial_extents(node, x.shape()));
+  Shape shape = x.shape();
+  std::copy(window.output.begin(), window.output.end(), shape.begin() + 2);
   const int64_t low = node.get_int("low", 0), high = node.get_int("high", 0);
   const std::vector<int32_t> from = to_int32s(x);
-  std::vector<int32_t> to;
-  to.reserve(static_cast<size_t>(element_count(shape)));
-  for (int64_t plane = 0; plane < shape[0] * shape[1]; ++plane)
-    for (int64_t i = 0; i < shape[2]; ++i)
-      for (int64_t j = 0; j < shape[3]; ++j) {
-        const Reach rows(window, 0, i, h), columns(window, 1, j, w);
-        int32_t sum = 0, count = 0;
-        for (int64_t r = rows.first; r < rows.end; ++r)
-          for (int64_t c = columns.first; c < columns.end; ++c, ++count)
-            sum += from[static_cast<size_t>((plane * h + r) * w + c)];
-        if (count == 0) node.fail(ErrorCode::kInvalidModel, "a window lies outside of the image");
-        to.push_back(static_cast<int32_t>(std::clamp<int64_t>(divide_away(sum, count), low, high)));
-      }
+  std::vector<int32_t> to(static_cast<size_t>(element_count(shape)));
+  fold_windows(window, shape[0] * shape[1], from.data(), to.data(), [](int32_t& sum, int32_t v) { sum += v; });
+  const std::vector<int64_t> counts = tap_counts(window, false);
+  for (size_t i = 0; i < to.size(); ++i) {
+    const auto count = static_cast<int32_t>(counts[i % counts.size()]);
+    if (count == 0) node.fail(ErrorCode::kInvalidModel, "a window lies outside of the image");
+    to[i] = static_cast<int32_t>(std::clamp<int64_t>(divide_away(to[i], count), low, high));
+  }
   context.outputs[0] = from_int32s(x.dtype(), shape, to);
 }
 
 // --- Mean
 
-/// Whether each axis is averaged over.
-std::vector<bool> reduced_axes(const Node& node, size_t rank) {
-  std::vector<bool> reduced(rank);
-  for (const int64_t axis : node.get_ints("axes"))
-    reduced[static_cast<size_t>(normalise_axis(node, axis, static_cast<int64_t>(rank)))] = true;
-  return reduced;
+ReducedAxes reduced_axes(const Node& node, size_t rank) {
+  return ReducedAxes(node, node.get_ints("axes"), rank, /*all_without_any=*/false);
 }
 
 void infer_mean(InferContext& context) {
@@ -85,41 +70,24 @@ void infer_mean(InferContext& context) {
   expect_dtype(context, 0, kQuantised, "X");
   const TypeInfo& x = context.input(0);
   TypeInfo result = TypeInfo::unranked(x.dtype);
-  if (x.ranked) {
-    const std::vector<bool> reduced = reduced_axes(node, x.shape.size());
-    Shape shape;
-    for (size_t d = 0; d < x.shape.size(); ++d)
-      if (!reduced[d] || node.get_int("keepdims", 1) != 0) shape.push_back(reduced[d] ? 1 : x.shape[d]);
-    result = TypeInfo::tensor(x.dtype, shape);
-  }
+  if (x.ranked)
+    result =
+        TypeInfo::tensor(x.dtype, reduced_axes(node, x.shape.size()).result(x.shape, node.get_int("keepdims", 1) != 0));
   context.outputs[0] = result;
 }
 
 void evaluate_mean(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
-  const auto rank = static_cast<size_t>(x.rank());
-  const std::vector<bool> reduced = reduced_axes(node, rank);
-  Shape kept = x.shape(), result;
-  int64_t count = 1;
-  for (size_t d = 0; d < rank; ++d) {
-    if (reduced[d]) {
-      count *= kept[d];
-      kept[d] = 1;
-    }
-    if (!reduced[d] || node.get_int("keepdims", 1) != 0) result.push_back(kept[d]);
-  }
+  const ReducedAxes axes = reduced_axes(node, x.shape().size());
+  const Shape result = axes.result(x.shape(), node.get_int("keepdims", 1) != 0);
+  const int64_t count = axes.count(x.shape());
   if (count == 0) node.fail(ErrorCode::kInvalidModel, "a mean of no element");
   const auto x_zero = static_cast<int32_t>(node.get_int("x_zero_point", 0)),
              y_zero = static_cast<int32_t>(node.get_int("y_zero_point", 0));
-  std::vector<int64_t> sums(static_cast<size_t>(element_count(kept)));
+  std::vector<int64_t> sums(static_cast<size_t>(element_count(result)));
   const std::vector<int32_t> from = to_int32s(x);
-  const auto strides = broadcast_strides(kept, x.shape());
-  for_each_index(x.shape(), [&](int64_t flat, const std::vector<int64_t>& index) {
-    int64_t at = 0;
-    for (size_t d = 0; d < rank; ++d) at += index[d] * strides[d];
-    sums[static_cast<size_t>(at)] += from[static_cast<size_t>(flat)] - x_zero;
-  });
+  accumulate(x.shape(), axes, from.data(), sums.data(), [&](int64_t& sum, int32_t v) { sum += v - x_zero; });
   const float ratio = node.get_float("x_scale", 1) / node.get_float("y_scale", 1);
   const bool xnnpack = node.get_string("kernel", "xnnpack") == "xnnpack" && x.dtype() != DType::kInt16;
   const FixedPoint factor = litert::mean_factor(ratio, count);
@@ -141,18 +109,6 @@ void evaluate_mean(EvalContext& context) {
 /// Fixed point of 32 bits; the names say how many integer bits a number has.
 using Raw = int32_t;
 
-Raw high_product(Raw a, Raw b) {
-  if (a == b && a == INT32_MIN) return INT32_MAX;
-  const int64_t product = static_cast<int64_t>(a) * b;
-  return static_cast<Raw>((product + (product >= 0 ? int64_t{1} << 30 : 1 - (int64_t{1} << 30))) / (int64_t{1} << 31));
-}
-
-/// Division by 2^exponent, rounded to nearest, halves away from zero.
-Raw halved(Raw x, int exponent) {
-  const Raw mask = static_cast<Raw>((int64_t{1} << exponent) - 1);
-  return (x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0 ? 1 : 0) ? 1 : 0);
-}
-
 Raw doubled(Raw x, int exponent) {
   return static_cast<Raw>(std::clamp(static_cast<int64_t>(x) << exponent, int64_t{INT32_MIN}, int64_t{INT32_MAX}));
 }
@@ -160,9 +116,10 @@ Raw doubled(Raw x, int exponent) {
 /// exp(a) for a in [-1/4, 0), no integer bits: the series around -1/8.
 Raw exponential_near_zero(Raw a) {
   constexpr Raw kExpEighth = 1895147668, kThird = 715827883;
-  const Raw x = a + (1 << 28), x2 = high_product(x, x), x3 = high_product(x2, x), x4 = high_product(x2, x2);
-  const Raw tail = halved(high_product(halved(x4, 2) + x3, kThird) + x2, 1);
-  return kExpEighth + high_product(kExpEighth, x + tail);
+  const Raw x = a + (1 << 28), x2 = doubling_high_product(x, x), x3 = doubling_high_product(x2, x),
+            x4 = doubling_high_product(x2, x2);
+  const Raw tail = divide_by_power(doubling_high_product(divide_by_power(x4, 2) + x3, kThird) + x2, 1);
+  return kExpEighth + doubling_high_product(kExpEighth, x + tail);
 }
 
 /// exp(a) for a <= 0 with five integer bits; the result has none.
@@ -173,7 +130,7 @@ Raw exponential(Raw a) {
   const Raw in_quarter = (a & (kQuarter - 1)) - kQuarter, rest = in_quarter - a;
   Raw result = exponential_near_zero(doubled(in_quarter, 5));
   for (int i = 0; i < 7; ++i)
-    if ((rest & (1 << (24 + i))) != 0) result = high_product(result, kFactors[i]);
+    if ((rest & (1 << (24 + i))) != 0) result = doubling_high_product(result, kFactors[i]);
   return result;
 }
 
@@ -181,8 +138,8 @@ Raw exponential(Raw a) {
 Raw reciprocal_of_one_plus(Raw x) {
   constexpr Raw k48Over17 = 1515870810, kMinus32Over17 = -1010580540, kOne = 1 << 29;  // two integer bits
   const auto half = static_cast<Raw>((static_cast<int64_t>(x) + INT32_MAX + 1) / 2);
-  Raw y = k48Over17 + high_product(half, kMinus32Over17);
-  for (int i = 0; i < 3; ++i) y += doubled(high_product(y, kOne - high_product(half, y)), 2);
+  Raw y = k48Over17 + doubling_high_product(half, kMinus32Over17);
+  for (int i = 0; i < 3; ++i) y += doubled(doubling_high_product(y, kOne - doubling_high_product(half, y)), 2);
   return doubled(y, 1);
 }
 
@@ -286,7 +243,7 @@ void evaluate_softmax(EvalContext& context) {
   const auto least = -static_cast<int32_t>(std::floor(31.0 * static_cast<double>(1 << 26) / std::ldexp(1.0, left)));
   const Range range = range_of(x.dtype());
   const auto scaled = [&](int32_t difference) {
-    return high_product(static_cast<Raw>(static_cast<uint32_t>(difference) << left), factor.multiplier);
+    return doubling_high_product(static_cast<Raw>(static_cast<uint32_t>(difference) << left), factor.multiplier);
   };
   const int64_t extent = x.shape().back();
   const std::vector<int32_t> from = to_int32s(x);
@@ -296,14 +253,15 @@ void evaluate_softmax(EvalContext& context) {
     const int32_t most = *std::max_element(first, end);
     Raw sum = 0;  // twelve integer bits
     for (auto at = first; at < end; ++at)
-      if (*at - most >= least) sum += halved(exponential(scaled(*at - most)), 12);
+      if (*at - most >= least) sum += divide_by_power(exponential(scaled(*at - most)), 12);
     const int headroom = std::countl_zero(static_cast<uint32_t>(sum));
     const auto above = static_cast<Raw>((static_cast<uint32_t>(sum) << headroom) - (1U << 31));
     const Raw reciprocal = reciprocal_of_one_plus(above);
     for (int64_t i = 0; i < extent; ++i) {
       const int32_t difference = from[row + static_cast<size_t>(i)] - most;
       if (difference < least) continue;
-      const Raw value = halved(high_product(reciprocal, exponential(scaled(difference))), 12 - headroom + 31 - 8);
+      const Raw value =
+          divide_by_power(doubling_high_product(reciprocal, exponential(scaled(difference))), 12 - headroom + 31 - 8);
       to[row + static_cast<size_t>(i)] = std::clamp(value + range.low, range.low, range.high);
     }
   }

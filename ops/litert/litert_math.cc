@@ -23,8 +23,6 @@ FixedPoint fixed_point(double factor) {
   return result;
 }
 
-namespace {
-
 /// (a * b + 2^30) / 2^31 toward zero, the nudge with the product's sign; saturates in the one case that overflows.
 int32_t doubling_high_product(int32_t a, int32_t b) {
   if (a == b && a == std::numeric_limits<int32_t>::min()) return std::numeric_limits<int32_t>::max();
@@ -38,8 +36,6 @@ int32_t divide_by_power(int32_t x, int exponent) {
   const int32_t remainder = x & mask, threshold = (mask >> 1) + (x < 0 ? 1 : 0);
   return (x >> exponent) + (remainder > threshold ? 1 : 0);
 }
-
-}  // namespace
 
 int32_t multiply(int32_t x, FixedPoint factor) {
   const int left = std::max(factor.shift, 0), right = std::max(-factor.shift, 0);

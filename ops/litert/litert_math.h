@@ -15,14 +15,17 @@ struct FixedPoint {
 };
 FixedPoint fixed_point(double factor);
 
+/// a * b / 2^31, rounded to nearest; saturates in the one case that overflows.
+int32_t doubling_high_product(int32_t a, int32_t b);
+/// Division by 2^exponent, rounded to nearest, halves away from zero.
+int32_t divide_by_power(int32_t x, int exponent);
+
 /// x * factor: the doubled high half of the product rounded to nearest (halves away from zero), then the division by a
 /// power of two likewise.
 int32_t multiply(int32_t x, FixedPoint factor);
 /// As the kernels have it that are tuned for a machine: the division rounds halves upwards.
 int32_t multiply_upwards(int32_t x, FixedPoint factor);
-/// Sums of 64 bits, as kernels of int16 have them: one rounding, halves upwards. In convolutions the multiplier is cut
-/// to 16 bits.
-int32_t multiply_once(int64_t x, FixedPoint factor);
+/// Sums of 64 bits, as convolutions of int16 have them: one rounding, halves upwards, and a multiplier cut to 16 bits.
 int32_t multiply_short(int64_t x, FixedPoint factor);
 
 /// The factor of a mean of `count` elements in the reference kernel: the multiplier of the scales' ratio, with as many

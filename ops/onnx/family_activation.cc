@@ -40,23 +40,17 @@ void normalise_line(Normalised kind, const T* x, T* y, int64_t length, int64_t s
 
 Kernel normalised(Normalised kind) {
   return [kind](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Tensor in = widen(c.input(0));
-    const Shape& shape = in.shape();
+    const Shape& shape = types[0].shape;
     const bool flatten = c.node.version < 13;
-    const size_t axis = axis_attribute(c.node, flatten ? 1 : -1, in.shape());
+    const size_t axis = axis_attribute(c.node, flatten ? 1 : -1, shape);
     const int64_t outer = product(shape, 0, axis);
     const int64_t length = flatten ? product(shape, axis, shape.size()) : shape[axis];
     const int64_t inner = flatten ? 1 : product(shape, axis + 1, shape.size());
-    Tensor out(in.dtype(), shape);
-    if (out.size() != 0 && !visit_float(in.dtype(), [&]<typename T>(Tag<T>) {
-          const T* x = elements<T>(in);
-          T* y = mutable_elements<T>(out);
-          for (int64_t o = 0; o < outer; ++o)
-            for (int64_t i = 0; i < inner; ++i)
-              normalise_line(kind, x + o * length * inner + i, y + o * length * inner + i, length, inner);
-        }))
-      unsupported_type(c.node, in.dtype());
-    c.outputs[0] = narrow(std::move(out), types[0].dtype);
+    c.outputs[0] = in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
+      for (int64_t o = 0; o < (length == 0 ? 0 : outer); ++o)
+        for (int64_t i = 0; i < inner; ++i)
+          normalise_line(kind, x + o * length * inner + i, y + o * length * inner + i, length, inner);
+    });
   };
 }
 

@@ -111,18 +111,8 @@ Tensor split_heads(const Tensor& x, const Heads& heads) {
 }
 
 /// past and now joined along their third dimension.
-Tensor joined(const Tensor& past, const Tensor& now) {
-  Shape shape = now.shape();
-  shape[2] += past.shape()[2];
-  Tensor result(now.dtype(), shape);
-  const int64_t width = element_bytes(now.dtype()) * shape[3];
-  const int64_t before = past.shape()[2] * width, after = now.shape()[2] * width;
-  for (int64_t i = 0; i < shape[0] * shape[1]; ++i) {
-    std::byte* out = result.mutable_data() + i * (before + after);
-    std::copy_n(past.data() + i * before, before, out);
-    std::copy_n(now.data() + i * after, after, out + before);
-  }
-  return result;
+Tensor joined(const Node& node, const Tensor& past, const Tensor& now) {
+  return evaluate(Node{"", "Concat", 13, node.name, {{"axis", int64_t{2}}}, 1}, {past, now})[0].tensor;
 }
 
 /// Whether and how much a score (b, n, i, j) is shifted: -infinity where masked. Query i stands at position past + i of
@@ -246,8 +236,8 @@ void evaluate_attention(EvalContext& c, const std::vector<TypeInfo>& types) {
           state.shape()[3] != now.shape()[3])
         c.node.fail(ErrorCode::kInvalidModel,
                     "the past state " + to_string(state.shape()) + " does not continue in " + to_string(now.shape()));
-    k = joined(c.input(4), k);
-    v = joined(c.input(5), v);
+    k = joined(c.node, c.input(4), k);
+    v = joined(c.node, c.input(5), v);
   }
   const Tensor q = kernel::widen(split_heads(c.input(0), query));
   const Tensor wide_k = kernel::widen(k), wide_v = kernel::widen(v);

@@ -387,14 +387,11 @@ void evaluate_range(EvalContext& c, const std::vector<TypeInfo>& types) {
   const int64_t stash = c.node.get_int("stash_type", 1);
   if (stash != 1 && contains(kFloats, c.input(0).dtype()))
     c.node.fail(ErrorCode::kUnsupported, "stash_type " + std::to_string(stash) + " is not 1 (float)");
-  const Tensor start = widen(c.input(0)), delta = widen(c.input(2));
-  Tensor out(start.dtype(), types[0].shape);
-  visit_arithmetic(c.node, start.dtype(), [&]<typename T>(Tag<T>) {
-    const T first = elements<T>(start)[0], step = elements<T>(delta)[0];
-    T* y = mutable_elements<T>(out);
-    for (int64_t i = 0; i < out.size(); ++i) y[i] = wrap_add<T>(first, wrap_mul<T>(static_cast<T>(i), step));
+  const Tensor delta = widen(c.input(2));
+  c.outputs[0] = in_numbers(c.node, c.input(0), types[0], [&]<typename T>(const T* start, T* y) {
+    const T first = start[0], step = elements<T>(delta)[0];
+    for (int64_t i = 0; i < types[0].shape[0]; ++i) y[i] = wrap_add<T>(first, wrap_mul<T>(static_cast<T>(i), step));
   });
-  c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 // ------------------------------------------------------------------------------------------- Shape and Size

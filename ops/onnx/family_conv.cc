@@ -8,6 +8,7 @@
 #include "ops/kernels/convolution.h"
 #include "ops/kernels/elementwise_kernel.h"
 #include "ops/kernels/gemm_kernel.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::ops {
 
@@ -64,22 +65,12 @@ void infer_conv_integer(InferContext& c) {
   c.outputs[0] = infer_convolution(c, DType::kInt32, c.inputs.size());
 }
 
-/// x - zero as int32; `zero` has one element or one for each slice of `slice` elements.
-Tensor subtract_zero(const Tensor& x, const Tensor* zero, int64_t slice) {
-  const std::vector<int64_t> values = x.to_int64s();
-  const std::vector<int64_t> zeros = zero ? zero->to_int64s() : std::vector<int64_t>{0};
-  Tensor result(DType::kInt32, x.shape());
-  int32_t* out = mutable_elements<int32_t>(result);
-  for (size_t i = 0; i < values.size(); ++i)
-    out[i] = static_cast<int32_t>(values[i] - zeros[zeros.size() == 1 ? 0 : i / static_cast<size_t>(slice)]);
-  return result;
-}
-
 void evaluate_conv_integer(EvalContext& c, const std::vector<TypeInfo>&) {
   const Tensor& w = c.input(1);
-  const int64_t filter = w.shape()[0] == 0 ? 1 : std::max<int64_t>(1, w.size() / w.shape()[0]);
-  c.outputs[0] = convolve(c.node, subtract_zero(c.input(0), c.has(2) ? &c.input(2) : nullptr, 1),
-                          subtract_zero(w, c.has(3) ? &c.input(3) : nullptr, filter), nullptr);
+  Shape each(w.shape().size(), 1);
+  each[0] = w.shape()[0];
+  c.outputs[0] = convolve(c.node, quantized::without_zero(c.input(0), c.has(2) ? &c.input(2) : nullptr, {}),
+                          quantized::without_zero(w, c.has(3) ? &c.input(3) : nullptr, each), nullptr);
 }
 
 // ---------------------------------------------------------------------------------------------------- ConvTranspose
@@ -89,50 +80,16 @@ void infer_conv_transpose(InferContext& c) {
   const Node& node = c.node;
   const TypeInfo& x = c.input(0);
   const TypeInfo& w = c.input(1);
-  const int64_t groups = node.get_int("group", 1);
-  if (groups < 1) node.fail(ErrorCode::kInvalidModel, "group is " + std::to_string(groups));
-  if (x.ranked) spatial_extents(node, x.shape);
-  if (w.ranked) spatial_extents(node, w.shape);
-  if (x.ranked && w.ranked) {
-    if (x.shape.size() != w.shape.size())
-      node.fail(ErrorCode::kInvalidModel,
-                "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in rank");
-    if (x.shape[1] >= 0 && w.shape[0] >= 0 && x.shape[1] != w.shape[0])
-      node.fail(ErrorCode::kInvalidModel,
-                "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in channels");
-  }
-  if (w.ranked && w.shape[0] >= 0 && w.shape[0] % groups != 0)
+  const std::optional<Shape> kernel = infer_kernel(node, x, w);
+  if (x.ranked && w.ranked && x.shape[1] >= 0 && w.shape[0] >= 0 && x.shape[1] != w.shape[0])
     node.fail(ErrorCode::kInvalidModel,
-              std::to_string(w.shape[0]) + " channels do not divide into " + std::to_string(groups) + " groups");
-  const int64_t filters = w.ranked && w.shape[1] >= 0 ? w.shape[1] * groups : -1;
-  if (c.has(2) && c.input(2).ranked) {
-    const Shape& shape = c.input(2).shape;
-    if (shape.size() != 1 || (shape[0] >= 0 && filters >= 0 && shape[0] != filters))
-      node.fail(ErrorCode::kInvalidModel,
-                "bias " + to_string(shape) + " does not fit " + std::to_string(filters) + " filters");
-  }
-  Shape kernel = node.get_ints("kernel_shape");
-  const int64_t rank = x.ranked         ? static_cast<int64_t>(x.shape.size())
-                       : w.ranked       ? static_cast<int64_t>(w.shape.size())
-                       : kernel.empty() ? -1
-                                        : static_cast<int64_t>(kernel.size()) + 2;
-  if (rank < 0) {
-    c.outputs[0] = TypeInfo::unranked(x.dtype);
-    return;
-  }
-  if (!kernel.empty()) kernel_attribute(node, rank - 2);
-  if (w.ranked) {
-    const Shape extents(w.shape.begin() + 2, w.shape.end());
-    if (kernel.empty()) kernel = extents;
-    for (size_t i = 0; i < extents.size(); ++i)
-      if (extents[i] >= 0 && kernel[i] >= 0 && extents[i] != kernel[i])
-        node.fail(ErrorCode::kInvalidModel,
-                  "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
-  } else if (kernel.empty()) {
-    kernel.assign(static_cast<size_t>(rank - 2), -1);
-  }
-  const Shape operand = x.ranked ? Shape(x.shape.begin() + 2, x.shape.end()) : Shape(kernel.size(), -1);
-  const Window window = transposed_window(node, operand, kernel);
+              "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in channels");
+  const int64_t filters = w.ranked && w.shape[1] >= 0 ? w.shape[1] * node.get_int("group", 1) : -1;
+  check_bias(c, 2, filters);
+  c.outputs[0] = TypeInfo::unranked(x.dtype);
+  if (!kernel) return;
+  const Shape operand = x.ranked ? Shape(x.shape.begin() + 2, x.shape.end()) : Shape(kernel->size(), -1);
+  const Window window = transposed_window(node, operand, *kernel);
   Shape shape = {x.ranked ? x.shape[0] : -1, filters};
   shape.insert(shape.end(), window.input.begin(), window.input.end());
   c.outputs[0] = TypeInfo::tensor(x.dtype, std::move(shape));

@@ -14,6 +14,20 @@ using namespace kernel;
 
 // ------------------------------------------------------------------------------------------ Div, Mod, Pow
 
+/// Kernel of a binary function on every arithmetic type, broadcast: op(const Node&, T, T) -> T.
+template <typename Op>
+Kernel numeric_binary(Op op) {
+  return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
+    const Tensor a = widen(c.input(0)), b = widen(c.input(1));
+    Tensor out(a.dtype(), types[0].shape);
+    visit_arithmetic(c.node, a.dtype(), [&]<typename T>(Tag<T>) {
+      binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<T>(b), mutable_elements<T>(out),
+                  [&](T x, T y) -> T { return op(c.node, x, y); });
+    });
+    c.outputs[0] = narrow(std::move(out), types[0].dtype);
+  };
+}
+
 template <typename T>
 T divide(const Node& node, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -127,17 +141,6 @@ void infer_mod(InferContext& c) {
 
 // ------------------------------------------------------------------------------------------------ Clip and CumSum
 
-/// Limits with the defaults of the operator: the finite range of the element type.
-template <typename T>
-void clip(const Tensor& in, T low, T high, Tensor& out) {
-  const T* x = elements<T>(in);
-  T* y = mutable_elements<T>(out);
-  for (int64_t i = 0; i < in.size(); ++i) {
-    const T raised = x[i] < low ? low : x[i];  // a NaN stays
-    y[i] = raised > high ? high : raised;      // low > high gives high
-  }
-}
-
 /// Largest finite value of the stored type as a value of the computing type T.
 template <typename T>
 T largest(DType dtype) {
@@ -167,9 +170,8 @@ void infer_clip(InferContext& c) {
 }
 
 void evaluate_clip(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor in = widen(c.input(0));
-  Tensor out(in.dtype(), in.shape());
-  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
+  const Tensor& in = c.input(0);
+  c.outputs[0] = in_numbers(c.node, in, types[0], [&]<typename T>(const T* x, T* y) {
     T low = smallest<T>(types[0].dtype), high = largest<T>(types[0].dtype);
     if (c.node.version < 11) {
       if (c.node.has("min")) low = static_cast<T>(c.node.get_float("min", 0));
@@ -178,9 +180,11 @@ void evaluate_clip(EvalContext& c, const std::vector<TypeInfo>& types) {
       if (c.has(1)) low = elements<T>(widen(c.input(1)))[0];
       if (c.has(2)) high = elements<T>(widen(c.input(2)))[0];
     }
-    clip<T>(in, low, high, out);
+    for (int64_t i = 0; i < in.size(); ++i) {
+      const T raised = x[i] < low ? low : x[i];  // a NaN stays
+      y[i] = raised > high ? high : raised;      // low > high gives high
+    }
   });
-  c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 void infer_cumulative(InferContext& c) {
@@ -196,15 +200,11 @@ void infer_cumulative(InferContext& c) {
 /// CumSum, or CumProd.
 void evaluate_cumulative(EvalContext& c, const std::vector<TypeInfo>& types) {
   const bool multiplies = c.node.op_type == "CumProd";
-  const Tensor in = widen(c.input(0));
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.input(1).at_int64(0), in.rank()));
+  const Shape& shape = c.input(0).shape();
+  const auto axis = static_cast<size_t>(normalise_axis(c.node, c.input(1).at_int64(0), c.input(0).rank()));
   const bool exclusive = c.node.get_int("exclusive", 0) != 0, reverse = c.node.get_int("reverse", 0) != 0;
-  const Shape& shape = in.shape();
   const int64_t outer = product(shape, 0, axis), length = shape[axis], inner = product(shape, axis + 1, shape.size());
-  Tensor out(in.dtype(), shape);
-  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(in);
-    T* y = mutable_elements<T>(out);
+  c.outputs[0] = in_numbers(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t i = 0; i < inner; ++i) {
         T total = multiplies ? 1 : 0;
@@ -216,7 +216,6 @@ void evaluate_cumulative(EvalContext& c, const std::vector<TypeInfo>& types) {
         }
       }
   });
-  c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 // ---------------------------------------------------------------------------------------------- Where

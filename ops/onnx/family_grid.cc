@@ -215,14 +215,10 @@ void infer_affine_grid(InferContext& c) {
 }
 
 void evaluate_affine_grid(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor theta = widen(c.input(0));
   const Shape& shape = types[0].shape;
   const size_t spatial = shape.size() - 2;
   const bool align = c.node.get_int("align_corners", 0) != 0;
-  Tensor out(theta.dtype(), shape);
-  visit_float(c.node, theta.dtype(), [&]<typename T>(Tag<T>) {
-    const T* matrix = elements<T>(theta);
-    T* y = mutable_elements<T>(out);
+  c.outputs[0] = in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* matrix, T* y) {
     Shape points(shape.begin(), shape.end() - 1);
     for_each_index(points, [&](int64_t flat, const std::vector<int64_t>& index) {
       std::array<T, 4> v{};  // (x, y[, z], 1): the last spatial dimension first
@@ -239,7 +235,6 @@ void evaluate_affine_grid(EvalContext& c, const std::vector<TypeInfo>& types) {
       }
     });
   });
-  c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 }  // namespace

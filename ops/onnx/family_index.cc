@@ -19,10 +19,6 @@ int64_t checked_index(const Node& node, int64_t index, int64_t dim) {
   return index < 0 ? index + dim : index;
 }
 
-size_t axis_of(const Node& node, int64_t rank) {
-  return static_cast<size_t>(normalise_axis(node, node.get_int("axis", 0), rank));
-}
-
 // -------------------------------------------------------------------------------------------------- Gather
 
 void infer_gather(InferContext& c) {
@@ -30,7 +26,7 @@ void infer_gather(InferContext& c) {
   require_type(c.node, indices.dtype, kIndex, "indices");
   c.outputs[0] = TypeInfo::unranked(data.dtype);
   if (!data.ranked) return;
-  const size_t axis = axis_of(c.node, static_cast<int64_t>(data.shape.size()));
+  const size_t axis = axis_attribute(c.node, 0, data.shape);
   if (!indices.ranked) return;
   Shape shape(data.shape.begin(), data.shape.begin() + static_cast<int64_t>(axis));
   shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
@@ -40,22 +36,18 @@ void infer_gather(InferContext& c) {
 
 void evaluate_gather(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor& data = c.input(0);
-  const size_t axis = axis_of(c.node, data.rank());
+  const size_t axis = axis_attribute(c.node, 0, data.shape());
   const int64_t outer = product(data.shape(), 0, axis), dim = data.shape()[axis],
                 inner = product(data.shape(), axis + 1, data.shape().size());
   std::vector<int64_t> indices = c.input(1).to_int64s();
   for (int64_t& index : indices) index = checked_index(c.node, index, dim);
-  Tensor out(data.dtype(), types[0].shape);
-  visit_storage(data.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(data);
-    T* y = mutable_elements<T>(out);
+  c.outputs[0] = in_storage(data, types[0].shape, [&](const auto* x, auto* y) {
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t index : indices) {
-        const T* from = x + (o * dim + index) * inner;
+        const auto* from = x + (o * dim + index) * inner;
         y = std::copy(from, from + inner, y);
       }
   });
-  c.outputs[0] = std::move(out);
 }
 
 // ------------------------------------------------------------------------ GatherElements and ScatterElements
@@ -66,7 +58,7 @@ void require_inside(const Node& node, const TypeInfo& data, const TypeInfo& indi
   if (data.shape.size() != indices.shape.size())
     node.fail(ErrorCode::kInvalidModel, "indices of shape " + to_string(indices.shape) + " and data of shape " +
                                             to_string(data.shape) + " differ in rank");
-  const size_t axis = axis_of(node, static_cast<int64_t>(data.shape.size()));
+  const size_t axis = axis_attribute(node, 0, data.shape);
   for (size_t d = 0; d < data.shape.size(); ++d)
     if (d != axis && data.shape[d] >= 0 && indices.shape[d] > data.shape[d])
       node.fail(ErrorCode::kInvalidModel,
@@ -102,14 +94,10 @@ void for_each_element_index(const Node& node, const Shape& data, const Tensor& i
 
 void evaluate_gather_elements(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor& data = c.input(0);
-  Tensor out(data.dtype(), types[0].shape);
-  const size_t axis = axis_of(c.node, data.rank());
-  visit_storage(data.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(data);
-    T* y = mutable_elements<T>(out);
+  const size_t axis = axis_attribute(c.node, 0, data.shape());
+  c.outputs[0] = in_storage(data, types[0].shape, [&](const auto* x, auto* y) {
     for_each_element_index(c.node, data.shape(), c.input(1), axis, [&](int64_t at, int64_t flat) { y[flat] = x[at]; });
   });
-  c.outputs[0] = std::move(out);
 }
 
 enum class Combine { kNone, kAdd, kMul, kMin, kMax };
@@ -178,7 +166,7 @@ void infer_scatter_elements(InferContext& c) {
 
 void evaluate_scatter_elements(EvalContext& c, const std::vector<TypeInfo>&) {
   const Tensor& data = c.input(0);
-  const size_t axis = axis_of(c.node, data.rank());
+  const size_t axis = axis_attribute(c.node, 0, data.shape());
   c.outputs[0] = scatter(c.node, data, c.input(2), combine_of(c.node), [&](auto f) {
     for_each_element_index(c.node, data.shape(), c.input(1), axis, [&](int64_t at, int64_t flat) { f(at, flat, 1); });
   });
@@ -230,14 +218,10 @@ void evaluate_gather_nd(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor &data = c.input(0), &indices = c.input(1);
   const size_t batch = static_cast<size_t>(c.node.get_int("batch_dims", 0));
   const int64_t inner = product(data.shape(), batch + static_cast<size_t>(indices.shape().back()), data.shape().size());
-  Tensor out(data.dtype(), types[0].shape);
-  visit_storage(data.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(data);
-    T* y = mutable_elements<T>(out);
+  c.outputs[0] = in_storage(data, types[0].shape, [&](const auto* x, auto* y) {
     for_each_tuple(c.node, data.shape(), indices, batch,
                    [&](int64_t at, int64_t t) { std::copy(x + at, x + at + inner, y + t * inner); });
   });
-  c.outputs[0] = std::move(out);
 }
 
 void infer_scatter_nd(InferContext& c) {

@@ -9,19 +9,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/reduction.h"
 #include "ops/kernels/window.h"
-#include "ops/operator.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::ops {
 namespace {
 
 constexpr kernel::TypeSet kBytes = kernel::set_of({DType::kInt8, DType::kUint8});
-
-int32_t byte_at(const Tensor& x, int64_t i) {
-  const auto byte = static_cast<uint8_t>(x.data()[i]);
-  return x.dtype() == DType::kUint8 ? int32_t{byte} : int32_t{static_cast<int8_t>(byte)};
-}
 
 DType result_type(const Node& node) { return node.get_int("unsigned", 0) != 0 ? DType::kUint8 : DType::kInt8; }
 
@@ -78,16 +73,11 @@ void evaluate_pairs(EvalContext& c) {
   const Tensor& table = *c.node.get_tensor("table");
   const Tensor &a = c.input(0), &b = c.input(1);
   const Shape shape = broadcast_shapes(c.node, {a.shape(), b.shape()});
-  const std::vector<int64_t> steps[2] = {broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape)};
   Tensor y(table.dtype(), shape);
-  auto out = y.as_mutable<uint8_t>();
-  for_each_index(shape, [&](int64_t flat, const std::vector<int64_t>& index) {
-    int64_t at[2] = {0, 0};
-    for (size_t i = 0; i < 2; ++i)
-      for (size_t d = 0; d < shape.size(); ++d) at[i] += index[d] * steps[i][d];
-    const auto x = static_cast<uint8_t>(a.data()[at[0]]), z = static_cast<uint8_t>(b.data()[at[1]]);
-    out[static_cast<size_t>(flat)] = static_cast<uint8_t>(table.data()[256 * x + z]);
-  });
+  kernel::binary_loop(
+      shape, a.shape(), b.shape(), kernel::elements<uint8_t>(a), kernel::elements<uint8_t>(b),
+      kernel::mutable_elements<uint8_t>(y),
+      [entries = kernel::elements<uint8_t>(table)](uint8_t p, uint8_t q) { return entries[256 * p + q]; });
   c.outputs[0] = std::move(y);
 }
 
@@ -119,51 +109,34 @@ void evaluate_window_sum(EvalContext& c) {
   std::copy(window.output.begin(), window.output.end(), shape.begin() + 2);
   const auto pad = static_cast<int32_t>(node.get_int("pad_value", 0));
   Tensor y(DType::kInt32, shape);
-  auto out = y.as_mutable<int32_t>();
-  for_each_index(shape, [&](int64_t flat, const std::vector<int64_t>& index) {
-    int32_t sum = 0;
-    for_each_index(window.kernel, [&](int64_t, const std::vector<int64_t>& tap) {
-      int64_t at = index[0] * x.shape()[1] + index[1];
-      bool inside = true;
-      for (size_t d = 0; d < window.rank(); ++d) {
-        const int64_t place = index[d + 2] * window.strides[d] - window.pads_begin[d] + tap[d] * window.dilations[d];
-        inside = inside && place >= 0 && place < x.shape()[d + 2];
-        at = at * x.shape()[d + 2] + place;
-      }
-      sum += inside ? byte_at(x, at) : pad;
-    });
-    out[static_cast<size_t>(flat)] = sum;
-  });
+  int32_t* sums = kernel::mutable_elements<int32_t>(y);
+  std::fill_n(sums, y.size(), pad * static_cast<int32_t>(window.kernel_size()));  // as if all were padding
+  const std::vector<int32_t> bytes = quantized::to_int32s(x);
+  fold_windows(window, shape[0] * shape[1], bytes.data(), sums, [pad](int32_t& sum, int32_t v) { sum += v - pad; });
   c.outputs[0] = std::move(y);
 }
 
 // --- AxisSum
 
-Shape without_axes(const Node& node, Shape shape) {
-  for (const int64_t axis : node.get_ints("axes"))
-    shape[static_cast<size_t>(normalise_axis(node, axis, static_cast<int64_t>(shape.size())))] = 1;
-  return shape;
+ReducedAxes summed_axes(const Node& node, size_t rank) {
+  return ReducedAxes(node, node.get_ints("axes"), rank, /*all_without_any=*/false);
 }
 
 void infer_axis_sum(InferContext& c) {
   kernel::require_type(c.node, c.input(0).dtype, kBytes, "X");
-  c.outputs[0] = kernel::without_constant(c.input(0));
-  c.outputs[0].dtype = DType::kInt32;
-  if (c.outputs[0].ranked) c.outputs[0].shape = without_axes(c.node, c.outputs[0].shape);
+  c.outputs[0] = kernel::without_constant(c.input(0), DType::kInt32);
+  if (!c.outputs[0].ranked) return;
+  Shape& shape = c.outputs[0].shape;
+  shape = summed_axes(c.node, shape.size()).result(shape, /*keep=*/true);
 }
 
 void evaluate_axis_sum(EvalContext& c) {
   const Tensor& x = c.input(0);
-  const Shape shape = without_axes(c.node, x.shape());
-  const std::vector<int64_t> steps = broadcast_strides(shape, x.shape());
-  Tensor y(DType::kInt32, shape);
-  auto out = y.as_mutable<int32_t>();
-  std::fill(out.begin(), out.end(), 0);
-  for_each_index(x.shape(), [&](int64_t flat, const std::vector<int64_t>& index) {
-    int64_t at = 0;
-    for (size_t d = 0; d < index.size(); ++d) at += index[d] * steps[d];
-    out[static_cast<size_t>(at)] += byte_at(x, flat);
-  });
+  const ReducedAxes axes = summed_axes(c.node, x.shape().size());
+  Tensor y(DType::kInt32, axes.result(x.shape(), /*keep=*/true));
+  const std::vector<int32_t> bytes = quantized::to_int32s(x);
+  accumulate(x.shape(), axes, bytes.data(), kernel::mutable_elements<int32_t>(y),
+             [](int32_t& sum, int32_t v) { sum += v; });
   c.outputs[0] = std::move(y);
 }
 

@@ -54,37 +54,17 @@ void infer_loss(InferContext& c) {
   if (c.outputs.size() > 1) c.outputs[1] = without_constant(scores);
 }
 
-/// Logarithm of softmax over the class axis.
-template <typename T>
-void log_softmax(const T* in, T* out, int64_t items, int64_t classes, int64_t inner) {
-  for (int64_t n = 0; n < items; ++n)
-    for (int64_t i = 0; i < inner; ++i) {
-      const T* x = in + n * classes * inner + i;
-      T* y = out + n * classes * inner + i;
-      T most = x[0], sum = 0;
-      for (int64_t k = 1; k < classes; ++k) most = nan_max(most, x[k * inner]);
-      for (int64_t k = 0; k < classes; ++k) sum += std::exp(x[k * inner] - most);
-      const T log_sum = std::log(sum);
-      for (int64_t k = 0; k < classes; ++k) y[k * inner] = x[k * inner] - most - log_sum;
-    }
-}
-
 Kernel evaluate_loss(bool softmax) {
   return [softmax](EvalContext& c, const std::vector<TypeInfo>& types) {
     Tensor scores = widen(c.input(0));
     const std::vector<int64_t> labels = c.input(1).to_int64s();
-    const Shape& shape = scores.shape();
+    const Shape shape = scores.shape();
     const int64_t items = shape[0], classes = shape[1], inner = product(shape, 2, shape.size());
     const std::string reduction = c.node.get_string("reduction", "mean");
     const bool ignores = c.node.has("ignore_index");
     const int64_t ignored = c.node.get_int("ignore_index", 0);
-    if (softmax && scores.size() > 0) {
-      Tensor logs(scores.dtype(), shape);
-      visit_float(scores.dtype(), [&]<typename T>(Tag<T>) {
-        log_softmax(elements<T>(scores), mutable_elements<T>(logs), items, classes, inner);
-      });
-      scores = std::move(logs);
-    }
+    if (softmax)
+      scores = evaluate(Node{"", "LogSoftmax", 13, c.node.name, {{"axis", int64_t{1}}}, 1}, {scores})[0].tensor;
     Shape losses_shape = shape;
     losses_shape.erase(losses_shape.begin() + 1);
     Tensor losses(scores.dtype(), losses_shape), total(scores.dtype(), {});

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/kernels/elementwise_kernel.h"
+#include "ops/expansion.h"
 #include "ops/kernels/product.h"
+#include "ops/quantized/quantized_math.h"
 
 namespace tessera::ops {
 
@@ -73,19 +74,8 @@ void infer_matmul_integer(InferContext& c) {
 }
 
 Tensor without_zero(const EvalContext& c, size_t i) {
-  const Tensor& x = c.input(i);
-  const std::vector<int64_t> values = x.to_int64s();
-  std::vector<int64_t> zeros = {0};
-  Shape shape;
-  if (c.has(i + 2)) {
-    zeros = c.input(i + 2).to_int64s();
-    if (zeros.size() != 1) shape = zero_shape(c.input(i + 2).shape(), i == 0);
-  }
-  Tensor result(DType::kInt32, x.shape());
-  kernel::binary_loop(x.shape(), x.shape(), shape, values.data(), zeros.data(),
-                      kernel::mutable_elements<int32_t>(result),
-                      [](int64_t a, int64_t z) { return static_cast<int32_t>(a - z); });
-  return result;
+  if (!c.has(i + 2)) return quantized::without_zero(c.input(i), nullptr, {});
+  return quantized::without_zero(c.input(i), &c.input(i + 2), zero_shape(c.input(i + 2).shape(), i == 0));
 }
 
 void evaluate_matmul_integer(EvalContext& c, const std::vector<TypeInfo>&) {
@@ -94,50 +84,39 @@ void evaluate_matmul_integer(EvalContext& c, const std::vector<TypeInfo>&) {
 
 // ------------------------------------------------------------------------------------------------------ FusedMatMul
 
-/// Permutation that an operand of FusedMatMul undergoes: transBatch moves its first dimension behind the batch
-/// dimensions, trans exchanges the last two. Operands of rank 1 stay.
-std::vector<int64_t> fused_order(int64_t rank, bool trans, bool trans_batch) {
-  std::vector<int64_t> order(static_cast<size_t>(rank));
+/// An operand of FusedMatMul as MatMul takes it: transBatch moves its first dimension behind the batch dimensions,
+/// trans exchanges the last two. Operands of rank 1 stay. Nothing while a rank is needed and unknown.
+std::optional<Expander::Operand> fused_operand(Expander& e, const Node& node, const TypeInfo& type, size_t i,
+                                               const Expander::Operand& x) {
+  const std::string suffix = i == 0 ? "A" : "B";
+  const bool trans = node.get_int("trans" + suffix, 0) != 0, trans_batch = node.get_int("transBatch" + suffix, 0) != 0;
+  if (!trans && !trans_batch) return x;
+  if (!type.ranked) return std::nullopt;
+  std::vector<int64_t> order(type.shape.size());
+  if (order.size() < 2) return x;
   std::iota(order.begin(), order.end(), 0);
-  if (rank < 2) return order;
   if (trans_batch) std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
   if (trans) std::swap(order[order.size() - 1], order[order.size() - 2]);
-  return order;
+  return e.step("Transpose", {x}, {{"perm", order}});
 }
 
-std::vector<int64_t> fused_order(const Node& node, size_t operand, int64_t rank) {
-  const std::string suffix = operand == 0 ? "A" : "B";
-  return fused_order(rank, node.get_int("trans" + suffix, 0) != 0, node.get_int("transBatch" + suffix, 0) != 0);
-}
-
-void infer_fused_matmul(InferContext& c) {
-  kernel::require_type(c.node, c.input(0).dtype, kernel::kFloats, "the first operand");
-  kernel::require_same_type(c.node, c.input(0), c.input(1));
-  TypeInfo operands[2];
-  for (size_t i = 0; i < 2; ++i) {
-    operands[i] = kernel::without_constant(c.input(i));
-    if (!operands[i].ranked) continue;
-    const Shape shape = operands[i].shape;
-    const std::vector<int64_t> order = fused_order(c.node, i, static_cast<int64_t>(shape.size()));
-    for (size_t d = 0; d < shape.size(); ++d) operands[i].shape[d] = shape[static_cast<size_t>(order[d])];
-  }
-  c.outputs[0] = infer_product(c.node, operands[0], operands[1], c.input(0).dtype);
-}
-
-void evaluate_fused_matmul(EvalContext& c, const std::vector<TypeInfo>& types) {
-  Tensor operands[2];
-  for (size_t i = 0; i < 2; ++i) {
-    const Tensor x = kernel::widen(c.input(i));
-    const std::vector<int64_t> order = fused_order(c.node, i, x.rank());
-    operands[i] = std::is_sorted(order.begin(), order.end()) ? x : permuted(x, order);
-  }
-  Tensor y = matrix_product(c.node, operands[0], operands[1]);
-  const float alpha = c.node.get_float("alpha", 1.0f);
-  if (alpha != 1.0f)
-    kernel::visit_float(y.dtype(), [&]<typename T>(kernel::Tag<T>) {
-      for (T& value : y.as_mutable<T>()) value *= static_cast<T>(alpha);
-    });
-  c.outputs[0] = kernel::narrow(y, types[0].dtype);
+/// alpha * A * B, rounded once behind the product and once behind the factor; narrow floats in float32.
+std::optional<Expansion> expand_fused_matmul(const Node& node, const std::vector<TypeInfo>& inputs) {
+  kernel::require_type(node, inputs[0].dtype, kernel::kFloats, "the first operand");
+  kernel::require_same_type(node, inputs[0], inputs[1]);
+  if (inputs[0].dtype == DType::kUndefined) return std::nullopt;
+  const DType type = inputs[0].dtype == DType::kDouble ? DType::kDouble : DType::kFloat;
+  const auto cast = [&](Expander& e, const Expander::Operand& x, DType to) {
+    return inputs[0].dtype == type ? x : e.step("Cast", {x}, {{"to", static_cast<int64_t>(to)}});
+  };
+  Expander e(node, inputs, 13);
+  const auto a = fused_operand(e, node, inputs[0], 0, cast(e, e.input(0), type)),
+             b = fused_operand(e, node, inputs[1], 1, cast(e, e.input(1), type));
+  if (!a || !b) return std::nullopt;
+  Expander::Operand y = e.step("MatMul", {*a, *b});
+  const float alpha = node.get_float("alpha", 1.0f);
+  if (alpha != 1.0f) y = e.step("Mul", {y, Expander::scalar(type, static_cast<double>(alpha))});
+  return e.finish({cast(e, y, inputs[0].dtype)});
 }
 
 }  // namespace
@@ -149,8 +128,8 @@ void register_matmul(Registry& registry) {
   kernel::add(registry, "Gemm", 11, {2, 3}, infer_gemm, evaluate_gemm, attributes);
   kernel::add(registry, "MatMulInteger", 10, {2, 4}, infer_matmul_integer, evaluate_matmul_integer, {});
   for (const char* name : {"FusedMatMul", "TransposeMatMul"})
-    kernel::add(registry, name, 1, kernel::kTwo, infer_fused_matmul, evaluate_fused_matmul,
-                {"alpha", "transA", "transB", "transBatchA", "transBatchB"}, kernel::kOne, "com.microsoft");
+    add_expansion(registry, name, 1, kernel::kTwo, expand_fused_matmul,
+                  {"alpha", "transA", "transB", "transBatchA", "transBatchB"}, kernel::kOne, "com.microsoft");
 }
 
 }  // namespace tessera::ops

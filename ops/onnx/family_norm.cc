@@ -275,17 +275,13 @@ void infer_lrn(InferContext& c) {
 }
 
 void evaluate_lrn(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor x = kernel::widen(c.input(0));
-  Tensor y(x.dtype(), x.shape());
-  const int64_t size = c.node.get_int("size", 1), channels = x.shape()[1];
-  const int64_t plane = kernel::product(x.shape(), 2, x.shape().size());
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
+  const Shape& shape = types[0].shape;
+  const int64_t size = c.node.get_int("size", 1), channels = shape[1], plane = kernel::product(shape, 2, shape.size());
+  c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* image, T* out) {
     const T factor = static_cast<T>(c.node.get_float("alpha", 1e-4f)) / static_cast<T>(size);
     const T beta = static_cast<T>(c.node.get_float("beta", 0.75f)),
             bias = static_cast<T>(c.node.get_float("bias", 1.0f));
-    for (int64_t n = 0; n < x.shape()[0]; ++n) {
-      const T* image = elements<T>(x) + n * channels * plane;
-      T* out = mutable_elements<T>(y) + n * channels * plane;
+    for (int64_t n = 0; n < shape[0]; ++n, image += channels * plane, out += channels * plane)
       for (int64_t channel = 0; channel < channels; ++channel) {
         const int64_t first = std::max<int64_t>(0, channel - (size - 1) / 2),
                       last = std::min(channels - 1, channel + size / 2);
@@ -296,9 +292,7 @@ void evaluate_lrn(EvalContext& c, const std::vector<TypeInfo>& types) {
           out[channel * plane + i] = image[channel * plane + i] / std::pow(bias + factor * sum, beta);
         }
       }
-    }
   });
-  c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
 
 // --------------------------------------------------------------------------------------------------- LpNormalization
@@ -311,23 +305,20 @@ void infer_lp_norm(InferContext& c) {
 }
 
 void evaluate_lp_norm(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor x = kernel::widen(c.input(0));
-  Tensor y(x.dtype(), x.shape());
-  const auto axis = axis_attribute(c.node, -1, x.shape());
-  const int64_t p = c.node.get_int("p", 2), width = x.shape()[axis];
-  const int64_t inner = kernel::product(x.shape(), axis + 1, x.shape().size());
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    for (int64_t run = 0; run < (width == 0 ? 0 : x.size() / width); ++run) {
+  const Shape& shape = types[0].shape;
+  const auto axis = axis_attribute(c.node, -1, shape);
+  const int64_t p = c.node.get_int("p", 2), width = shape[axis];
+  const int64_t inner = kernel::product(shape, axis + 1, shape.size());
+  c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
+    for (int64_t run = 0; run < (width == 0 ? 0 : element_count(shape) / width); ++run) {
       const int64_t at = run / inner * width * inner + run % inner;
-      const T* in = elements<T>(x) + at;
+      const T* in = x + at;
       T sum = 0;
       for (int64_t i = 0; i < width; ++i) sum += p == 1 ? std::fabs(in[i * inner]) : in[i * inner] * in[i * inner];
       const T norm = p == 1 ? sum : std::sqrt(sum);
-      for (int64_t i = 0; i < width; ++i)
-        mutable_elements<T>(y)[at + i * inner] = norm == 0 ? T{0} : in[i * inner] / norm;
+      for (int64_t i = 0; i < width; ++i) y[at + i * inner] = norm == 0 ? T{0} : in[i * inner] / norm;
     }
   });
-  c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
 
 // ------------------------------------------------------------------------------------------ MeanVarianceNormalization
@@ -342,30 +333,26 @@ void infer_mean_variance(InferContext& c) {
 }
 
 void evaluate_mean_variance(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor x = kernel::widen(c.input(0));
-  const std::vector<int64_t> axes = variance_axes(c.node, x.rank());
+  const std::vector<int64_t> axes = variance_axes(c.node, c.input(0).rank());
   // Kept dimensions first, normalised ones last; back at the end.
-  std::vector<int64_t> order;
-  for (int64_t d = 0; d < x.rank(); ++d)
-    if (std::find(axes.begin(), axes.end(), d) == axes.end()) order.push_back(d);
-  const int64_t kept = static_cast<int64_t>(order.size());
-  for (int64_t d = 0; d < x.rank(); ++d)
-    if (std::find(axes.begin(), axes.end(), d) != axes.end()) order.push_back(d);
-  std::vector<int64_t> inverse(order.size());
+  std::vector<int64_t> order(types[0].shape.size()), inverse(order.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto is_kept = [&](int64_t d) { return std::find(axes.begin(), axes.end(), d) == axes.end(); };
+  const auto kept = std::stable_partition(order.begin(), order.end(), is_kept) - order.begin();
   for (size_t d = 0; d < order.size(); ++d) inverse[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
-  const Tensor arranged = permuted(x, order);
-  Tensor y(x.dtype(), arranged.shape());
-  const int64_t width = kernel::product(arranged.shape(), static_cast<size_t>(kept), arranged.shape().size());
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    for (int64_t at = 0; at < x.size(); at += width) {
-      const std::span<const T> values(elements<T>(arranged) + at, static_cast<size_t>(width));
-      const Moments<T> m = moments(values);
-      const T deviation = std::sqrt(m.variance) + static_cast<T>(1e-9f);
-      for (int64_t i = 0; i < width; ++i)
-        mutable_elements<T>(y)[at + i] = (values[static_cast<size_t>(i)] - m.mean) / deviation;
-    }
-  });
-  c.outputs[0] = kernel::narrow(permuted(y, inverse), types[0].dtype);
+  const Tensor arranged = permuted(c.input(0), order);
+  const Shape& shape = arranged.shape();
+  const int64_t width = kernel::product(shape, static_cast<size_t>(kept), shape.size());
+  const Tensor y =
+      kernel::in_floats(c.node, arranged, TypeInfo::tensor(types[0].dtype, shape), [&]<typename T>(const T* x, T* out) {
+        for (int64_t at = 0; at < arranged.size(); at += width) {
+          const std::span<const T> values(x + at, static_cast<size_t>(width));
+          const Moments<T> m = moments(values);
+          const T deviation = std::sqrt(m.variance) + static_cast<T>(1e-9f);
+          for (const T value : values) *out++ = (value - m.mean) / deviation;
+        }
+      });
+  c.outputs[0] = permuted(y, inverse);
 }
 
 // ------------------------------------------------------------------------------------------------------------ Dropout

@@ -18,27 +18,12 @@ namespace {
 using kernel::elements;
 using kernel::mutable_elements;
 
-constexpr int64_t kTableEntries = 1 << 16;  // offsets held at a time
-
 TypeInfo infer_pooled(const InferContext& c, const TypeInfo& x) {
   const Shape kernel = kernel_attribute(c.node, -1);
   Shape shape = x.ranked ? x.shape : Shape(kernel.size() + 2, -1);
   const Window window = pooling_window(c.node, spatial_extents(c.node, shape));
   std::copy(window.output.begin(), window.output.end(), shape.begin() + 2);
   return TypeInfo::tensor(x.dtype, std::move(shape));
-}
-
-/// Calls f(first, count, offsets) over runs of output positions; offsets[k * count + j] as patch_offsets() leaves them.
-template <typename F>
-void for_each_run(const Window& window, F&& f) {
-  const int64_t positions = element_count(window.output), taps = window.kernel_size();
-  const int64_t run = std::max<int64_t>(1, kTableEntries / taps);
-  std::vector<int64_t> offsets;
-  for (int64_t first = 0; first < positions; first += run) {
-    const int64_t count = std::min(run, positions - first);
-    patch_offsets(window, first, count, offsets);
-    f(first, count, offsets);
-  }
 }
 
 // ---------------------------------------------------------------------------------------------------------- MaxPool
@@ -156,60 +141,27 @@ T root(T sum, int64_t p) {
   return std::pow(sum, T{1} / static_cast<T>(p));
 }
 
-/// sums[j] = sum over taps inside the input of term(element).
+/// y = finish(sum over taps inside the input of term(element), output position), for each plane.
 template <typename T, typename Term, typename Finish>
-void sum_pool(const Window& window, const Tensor& x, Tensor& y, Term term, Finish finish) {
-  const int64_t in_plane = element_count(window.input), out_plane = element_count(window.output);
-  const int64_t planes = x.shape()[0] * x.shape()[1], taps = window.kernel_size();
-  const T* in = elements<T>(x);
-  T* out = mutable_elements<T>(y);
-  for_each_run(window, [&](int64_t first, int64_t count, const std::vector<int64_t>& offsets) {
-    for (int64_t p = 0; p < planes; ++p) {
-      const T* plane = in + p * in_plane;
-      T* row = out + p * out_plane + first;
-      for (int64_t k = 0; k < taps; ++k) {
-        const int64_t* offset = offsets.data() + k * count;
-        for (int64_t j = 0; j < count; ++j)
-          if (offset[j] >= 0) row[j] += term(plane[offset[j]]);
-      }
-      for (int64_t j = 0; j < count; ++j) row[j] = finish(row[j], first + j);
-    }
-  });
-}
-
-/// Taps that count for each output position: those inside the input, or with `padding` those inside input and pads.
-std::vector<int64_t> tap_counts(const Window& window, bool padding) {
-  std::vector<int64_t> counts(static_cast<size_t>(element_count(window.output)));
-  for_each_index(window.output, [&](int64_t flat, const std::vector<int64_t>& position) {
-    int64_t count = 1;
-    for (size_t axis = 0; axis < window.rank(); ++axis) {
-      int64_t inside = 0;
-      for (int64_t k = 0; k < window.kernel[axis]; ++k) {
-        const int64_t at = position[axis] * window.strides[axis] - window.pads_begin[axis] + k * window.dilations[axis];
-        if (padding ? at < window.input[axis] + window.pads_end[axis] : at >= 0 && at < window.input[axis]) ++inside;
-      }
-      count *= inside;
-    }
-    counts[static_cast<size_t>(flat)] = count;
-  });
-  return counts;
+void sum_pool(const Window& window, int64_t planes, const T* x, T* y, Term term, Finish finish) {
+  fold_windows(window, planes, x, y, [&](T& sum, T value) { sum += term(value); });
+  const int64_t positions = element_count(window.output);
+  for (int64_t p = 0; p < planes; ++p)
+    for (int64_t j = 0; j < positions; ++j, ++y) *y = finish(*y, j);
 }
 
 void evaluate_average_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor x = kernel::widen(c.input(0));
-  const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
-  const bool padding = c.node.get_int("count_include_pad", 0) != 0;
-  const std::vector<int64_t> counts = tap_counts(window, padding);
-  Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    sum_pool<T>(
-        window, x, y, [](T value) { return value; },
+  const Shape& shape = types[0].shape;
+  const Window window = pooling_window(c.node, spatial_extents(c.node, c.input(0).shape()));
+  const std::vector<int64_t> counts = tap_counts(window, c.node.get_int("count_include_pad", 0) != 0);
+  c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
+    sum_pool(
+        window, shape[0] * shape[1], x, y, [](T value) { return value; },
         [&](T sum, int64_t position) {
           const int64_t count = counts[static_cast<size_t>(position)];
           return count == 0 ? T{0} : sum / static_cast<T>(count);
         });
   });
-  c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
 
 int64_t norm_order(const Node& node) {
@@ -219,14 +171,14 @@ int64_t norm_order(const Node& node) {
 }
 
 void evaluate_lp_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor x = kernel::widen(c.input(0));
-  const Window window = pooling_window(c.node, spatial_extents(c.node, x.shape()));
+  const Shape& shape = types[0].shape;
+  const Window window = pooling_window(c.node, spatial_extents(c.node, c.input(0).shape()));
   const int64_t p = norm_order(c.node);
-  Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    sum_pool<T>(window, x, y, [p](T value) { return power(value, p); }, [p](T sum, int64_t) { return root(sum, p); });
+  c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
+    sum_pool(
+        window, shape[0] * shape[1], x, y, [p](T value) { return power(value, p); },
+        [p](T sum, int64_t) { return root(sum, p); });
   });
-  c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
 
 // ------------------------------------------------------------------------------------------------------ global forms
@@ -243,15 +195,12 @@ void infer_global(InferContext& c) {
 template <typename Reduce>
 kernel::Kernel global_kernel(Reduce reduce) {
   return [reduce](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Tensor x = kernel::widen(c.input(0));
-    Tensor y(x.dtype(), types[0].shape);
-    const int64_t plane = kernel::product(x.shape(), 2, x.shape().size());
-    kernel::visit_float(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-      for (int64_t i = 0; i < y.size(); ++i)
-        mutable_elements<T>(y)[i] =
-            reduce(c.node, std::span<const T>(elements<T>(x) + i * plane, static_cast<size_t>(plane)));
+    const Shape& shape = c.input(0).shape();
+    const int64_t planes = element_count(types[0].shape), plane = kernel::product(shape, 2, shape.size());
+    c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
+      for (int64_t i = 0; i < planes; ++i)
+        y[i] = reduce(c.node, std::span<const T>(x + i * plane, static_cast<size_t>(plane)));
     });
-    c.outputs[0] = kernel::narrow(y, types[0].dtype);
   };
 }
 
@@ -312,20 +261,16 @@ void infer_max_unpool(InferContext& c) {
 }
 
 void evaluate_max_unpool(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor& x = c.input(0);
   const auto indices = c.input(1).as<int64_t>();
-  Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_storage(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
-    const T* in = elements<T>(x);
-    T* out = mutable_elements<T>(y);
+  const Shape& shape = types[0].shape;
+  c.outputs[0] = kernel::in_storage(c.input(0), shape, [&](const auto* in, auto* out) {
     for (size_t i = 0; i < indices.size(); ++i) {
-      if (indices[i] < 0 || indices[i] >= y.size())
+      if (indices[i] < 0 || indices[i] >= element_count(shape))
         c.node.fail(ErrorCode::kInvalidModel,
-                    "index " + std::to_string(indices[i]) + " is outside the result " + to_string(y.shape()));
+                    "index " + std::to_string(indices[i]) + " is outside the result " + to_string(shape));
       out[indices[i]] = in[i];
     }
   });
-  c.outputs[0] = y;
 }
 
 // ------------------------------------------------------------------------------------------------------- MaxRoiPool

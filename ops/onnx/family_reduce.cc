@@ -5,38 +5,16 @@
 // does not depend on the order of a long sum.
 #include <array>
 #include <cmath>
+#include <span>
 
-#include "ops/kernels/elementwise_kernel.h"
+#include "ops/kernels/reduction.h"
 
 namespace tessera::ops {
 
 namespace {
 
 using namespace kernel;
-
-enum class Reduction { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
-
-struct ReductionName {
-  const char* name;
-  Reduction kind;
-  int axes_input_since;
-  TypeSet types;
-};
-
-constexpr TypeSet kWide = kFloats | set_of({DType::kInt32, DType::kInt64, DType::kUint32, DType::kUint64});
-
-constexpr ReductionName kReductions[] = {
-    {"ReduceSum", Reduction::kSum, 13, kNumeric},
-    {"ReduceMean", Reduction::kMean, 18, kNumeric},
-    {"ReduceMax", Reduction::kMax, 18, kNumeric | kBoolSet},
-    {"ReduceMin", Reduction::kMin, 18, kNumeric | kBoolSet},
-    {"ReduceProd", Reduction::kProd, 18, kNumeric},
-    {"ReduceL1", Reduction::kL1, 18, kNumeric},
-    {"ReduceL2", Reduction::kL2, 18, kNumeric},
-    {"ReduceLogSum", Reduction::kLogSum, 18, kWide},
-    {"ReduceLogSumExp", Reduction::kLogSumExp, 18, kWide},
-    {"ReduceSumSquare", Reduction::kSumSquare, 18, kNumeric},
-};
+using scalar::Number;
 
 /// The axes as given; nullopt when they are an input whose content is unknown.
 std::optional<std::vector<int64_t>> given_axes(const InferContext& c, bool axes_input) {
@@ -76,203 +54,89 @@ InferFunction infer_reduction(TypeSet set, bool axes_input) {
         out = TypeInfo::unranked(in.dtype);
       return;
     }
-    std::vector<bool> reduced(in.shape.size(), axes->empty());
-    for (int64_t axis : *axes) reduced[static_cast<size_t>(normalise_axis(c.node, axis, rank))] = true;
-    Shape shape;
-    for (size_t d = 0; d < reduced.size(); ++d) {
-      if (!reduced[d])
-        shape.push_back(in.shape[d]);
-      else if (keep)
-        shape.push_back(1);
-    }
-    out = TypeInfo::tensor(in.dtype, std::move(shape));
+    out = TypeInfo::tensor(in.dtype, ReducedAxes(c.node, *axes, in.shape.size(), true).result(in.shape, keep));
   };
 }
 
-/// Accumulator type: double for floats, the element type for integers.
-template <typename T>
-using Accumulator = std::conditional_t<std::is_floating_point_v<T>, double, T>;
-
-/// Walks `in` with the strides of the accumulators (0 on reduced axes): f(accumulator, element).
-template <typename T, typename A, typename F>
-void accumulate(const Tensor& in, const std::vector<int64_t>& out_strides, std::vector<A>& sums, F f) {
-  const LoopNest<2> nest(in.shape(), {row_strides(in.shape()), out_strides});
-  const auto [si, so] = nest.inner();
-  const T* data = elements<T>(in);
-  nest.for_each_row([&, si = si, so = so](const std::array<int64_t, 2>& at, int64_t count) {
-    const T* x = data + at[0];
-    A* sum = sums.data() + at[1];
-    if (so == 0) {
-      A local = *sum;
-      for (int64_t i = 0; i < count; ++i) f(local, x[i * si]);
-      *sum = local;
-    } else {
-      for (int64_t i = 0; i < count; ++i) f(sum[i * so], x[i * si]);
+/// Of `count` elements each: two sums in turn of every fourth element, added, and then the four.
+void sums_in_lanes(const float* x, int64_t count, std::span<float> results) {
+  for (float& result : results) {
+    std::array<float, 8> sums{};
+    const int64_t pairs = count / 8 * 8;
+    for (int64_t i = 0; i < pairs; ++i) sums[static_cast<size_t>(i % 8)] += x[i];
+    for (size_t k = 0; k < 4; ++k) {
+      sums[k] += sums[k + 4];
+      if (pairs < count) sums[k] += x[pairs + static_cast<int64_t>(k)];
     }
-  });
-}
-
-/// The elements of each sum when they stand side by side, in fours; 0 otherwise. Then ONNX Runtime adds them in lanes
-/// of four, and what follows is its order.
-template <typename T>
-int64_t lanes_length(const Tensor& in, const std::vector<int64_t>& out_strides, int64_t count) {
-  if constexpr (!std::is_same_v<T, float>) return 0;
-  int64_t side_by_side = 1;
-  for (size_t d = out_strides.size(); d-- > 0 && out_strides[d] == 0;) side_by_side *= in.shape()[d];
-  return side_by_side == count && count > 0 && count % 4 == 0 ? count : 0;
-}
-
-/// Two sums in turn of every fourth element, added, and then the four.
-float sum_in_lanes(const float* x, int64_t count) {
-  std::array<float, 8> sums{};
-  const int64_t pairs = count / 8 * 8;
-  for (int64_t i = 0; i < pairs; ++i) sums[static_cast<size_t>(i % 8)] += x[i];
-  for (size_t k = 0; k < 4; ++k) {
-    sums[k] += sums[k + 4];
-    if (pairs < count) sums[k] += x[pairs + static_cast<int64_t>(k)];
+    result = (sums[0] + sums[2]) + (sums[1] + sums[3]);
+    x += count;
   }
-  return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
 
-template <typename T>
-constexpr T lowest() {
-  if constexpr (std::is_floating_point_v<T>)
-    return -std::numeric_limits<T>::infinity();
-  else
-    return std::numeric_limits<T>::min();
-}
-template <typename T>
-constexpr T highest() {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::numeric_limits<T>::infinity();
-  else
-    return std::numeric_limits<T>::max();
-}
-
-/// A real result in T: floats round, integers truncate and saturate (NaN gives 0).
-template <typename T>
-T from_real(double value) {
-  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
-  if (std::isnan(value)) return 0;
-  if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-  if (value >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+/// A result in T: floats round, integers truncate and saturate (NaN gives 0).
+template <typename T, typename R>
+T result_in(R value) {
+  if constexpr (std::is_same_v<T, R> || std::is_floating_point_v<T>) return static_cast<T>(value);
+  if (std::isnan(static_cast<double>(value))) return 0;
+  if (value <= static_cast<R>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
+  if (value >= static_cast<R>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
   return static_cast<T>(value);
 }
 
-/// `count`: elements that one result sums.
-template <typename T>
-void reduce(Reduction kind, const Tensor& in, const std::vector<int64_t>& out_strides, int64_t count, Tensor& out) {
-  using A = Accumulator<T>;
-  const size_t n = static_cast<size_t>(out.size());
+/// Reduces `in` into the whole of `out`.
+using Reduce = std::function<void(const Node&, const Tensor& in, const ReducedAxes&, Tensor& out)>;
+
+/// An entry of the table of reductions, with A for the accumulator of elements of type T.
+template <typename T, typename A, typename Start, typename Step, typename Finish>
+void fold(const Tensor& in, const ReducedAxes& axes, bool in_lanes, Tensor& out, Start start, Step step,
+          Finish finish) {
+  const int64_t count = axes.count(in.shape());
+  const T* x = elements<T>(in);
   T* y = mutable_elements<T>(out);
-  std::vector<A> sums(n, A{0});
-  const auto store = [&](auto f) {
-    for (size_t i = 0; i < n; ++i) y[i] = f(sums[i]);
+  if constexpr (std::is_same_v<T, float>)
+    if (in_lanes && axes.in_fours(in.shape())) {
+      sums_in_lanes(x, count, out.as_mutable<float>());
+      for (float& sum : out.as_mutable<float>()) sum = finish(Number<float>{sum}, count).value;
+      return;
+    }
+  std::vector<A> sums(static_cast<size_t>(out.size()), start(Number<A>{}).value);
+  accumulate(in.shape(), axes, x, sums.data(),
+             [&](A& sum, T element) { sum = step(Number<A>{sum}, Number<A>{static_cast<A>(element)}).value; });
+  for (const A sum : sums) *y++ = result_in<T>(finish(Number<A>{sum}, count).value);
+}
+
+/// log(sum(exp(x))) = m + log(sum(exp(x - m))); an infinite maximum is not subtracted.
+template <typename T>
+void log_sum_exp(const Tensor& in, const ReducedAxes& axes, Tensor& out) {
+  struct Sum {
+    double top = -std::numeric_limits<double>::infinity(), exponentials = 0;
   };
-  if constexpr (std::is_same_v<T, float>) {
-    const int64_t length = lanes_length<T>(in, out_strides, count);
-    if (length > 0 && (kind == Reduction::kSum || kind == Reduction::kMean)) {
-      const float divisor = kind == Reduction::kMean ? static_cast<float>(count) : 1.0f;
-      for (size_t i = 0; i < n; ++i)
-        y[i] = sum_in_lanes(elements<float>(in) + static_cast<int64_t>(i) * length, length) / divisor;
-      return;
-    }
-  }
-  switch (kind) {
-    case Reduction::kSum:
-    case Reduction::kMean:
-    case Reduction::kLogSum:
-      accumulate<T>(in, out_strides, sums, [](A& s, T x) { s = wrap_add<A>(s, x); });
-      if (kind == Reduction::kSum)
-        store([](A s) { return static_cast<T>(s); });
-      else if (kind == Reduction::kLogSum)
-        store([](A s) { return from_real<T>(std::log(static_cast<double>(s))); });
-      else
-        store([&](A s) {
-          if constexpr (std::is_floating_point_v<T>)
-            return static_cast<T>(s / static_cast<double>(count));
-          else if constexpr (std::is_signed_v<T>)
-            return count == 0 ? T{0} : static_cast<T>(static_cast<int64_t>(s) / count);
-          else
-            return count == 0 ? T{0} : static_cast<T>(static_cast<uint64_t>(s) / static_cast<uint64_t>(count));
-        });
-      return;
-    case Reduction::kMax:
-      std::fill(sums.begin(), sums.end(), lowest<A>());
-      accumulate<T>(in, out_strides, sums, [](A& s, T x) { s = nan_max<A>(s, x); });
-      store([](A s) { return static_cast<T>(s); });
-      return;
-    case Reduction::kMin:
-      std::fill(sums.begin(), sums.end(), highest<A>());
-      accumulate<T>(in, out_strides, sums, [](A& s, T x) { s = nan_min<A>(s, x); });
-      store([](A s) { return static_cast<T>(s); });
-      return;
-    case Reduction::kProd:
-      std::fill(sums.begin(), sums.end(), A{1});
-      accumulate<T>(in, out_strides, sums, [](A& s, T x) { s = wrap_mul<A>(s, x); });
-      store([](A s) { return static_cast<T>(s); });
-      return;
-    case Reduction::kL1:
-      accumulate<T>(in, out_strides, sums, [](A& s, T x) { s = wrap_add<A>(s, x < 0 ? wrap_neg<A>(x) : A(x)); });
-      store([](A s) { return static_cast<T>(s); });
-      return;
-    case Reduction::kL2:
-    case Reduction::kSumSquare:
-      accumulate<T>(in, out_strides, sums, [](A& s, T x) { s = wrap_add<A>(s, wrap_mul<A>(x, x)); });
-      if (kind == Reduction::kSumSquare)
-        store([](A s) { return static_cast<T>(s); });
-      else
-        store([](A s) { return from_real<T>(std::sqrt(static_cast<double>(s))); });
-      return;
-    case Reduction::kLogSumExp: {
-      // log(sum(exp(x))) = m + log(sum(exp(x - m))); an infinite maximum is not subtracted.
-      std::vector<double> maxima(n, lowest<double>()), exponentials(n, 0.0);
-      accumulate<T>(in, out_strides, maxima, [](double& s, T x) { s = nan_max(s, static_cast<double>(x)); });
-      for (double& m : maxima)
-        if (!std::isfinite(m)) m = 0;
-      std::vector<std::pair<double, double>> pairs(n);  // (maximum, sum of exponentials)
-      for (size_t i = 0; i < n; ++i) pairs[i] = {maxima[i], 0.0};
-      accumulate<T>(in, out_strides, pairs,
-                    [](std::pair<double, double>& s, T x) { s.second += std::exp(static_cast<double>(x) - s.first); });
-      for (size_t i = 0; i < n; ++i) y[i] = from_real<T>(pairs[i].first + std::log(pairs[i].second));
-      return;
-    }
-  }
+  std::vector<Sum> sums(static_cast<size_t>(out.size()));
+  const T* x = elements<T>(in);
+  accumulate(in.shape(), axes, x, sums.data(),
+             [](Sum& s, T element) { s.top = nan_max(s.top, static_cast<double>(element)); });
+  for (Sum& s : sums)
+    if (!std::isfinite(s.top)) s.top = 0;
+  accumulate(in.shape(), axes, x, sums.data(),
+             [](Sum& s, T element) { s.exponentials += std::exp(static_cast<double>(element) - s.top); });
+  T* y = mutable_elements<T>(out);
+  for (const Sum& s : sums) *y++ = result_in<T>(s.top + std::log(s.exponentials));
 }
 
-/// Whether the reduction of one element is that element.
-bool keeps_single(Reduction kind) {
-  return kind != Reduction::kL1 && kind != Reduction::kL2 && kind != Reduction::kLogSum &&
-         kind != Reduction::kSumSquare;
-}
-
-Kernel reduction(Reduction kind, bool axes_input) {
-  return [kind, axes_input](EvalContext& c, const std::vector<TypeInfo>& types) {
+Kernel reduction(bool keeps_single, bool axes_input, Reduce reduce) {
+  return [=](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor& given = c.input(0);
-    std::vector<int64_t> axes =
+    const std::vector<int64_t> axes =
         axes_input ? (c.has(1) ? c.input(1).to_int64s() : std::vector<int64_t>{}) : c.node.get_ints("axes");
-    const bool empty = axes.empty();
     // Without axes each element is reduced alone: norms, squares and logarithms are taken all the same.
-    const bool alone = empty && axes_input && c.node.get_int("noop_with_empty_axes", 0) != 0;
-    if (alone && keeps_single(kind)) {
+    const bool alone = axes_input && c.node.get_int("noop_with_empty_axes", 0) != 0;
+    if (axes.empty() && alone && keeps_single) {
       c.outputs[0] = given;
       return;
     }
     const Tensor in = given.dtype() == DType::kBool ? given.bitcast(DType::kUint8) : widen(given);
-    std::vector<bool> reduced(in.shape().size(), empty && !alone);
-    for (int64_t axis : axes) reduced[static_cast<size_t>(normalise_axis(c.node, axis, in.rank()))] = true;
-    Shape kept = in.shape();
-    int64_t count = 1;
-    for (size_t d = 0; d < reduced.size(); ++d)
-      if (reduced[d]) {
-        count *= kept[d];
-        kept[d] = 1;
-      }
-    std::vector<int64_t> strides = row_strides(kept);
-    for (size_t d = 0; d < reduced.size(); ++d)
-      if (reduced[d]) strides[d] = 0;
     Tensor out(in.dtype(), types[0].shape);
-    visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) { reduce<T>(kind, in, strides, count, out); });
+    reduce(c.node, in, ReducedAxes(c.node, axes, in.shape().size(), !alone), out);
     if (given.dtype() == DType::kBool) {
       // An empty maximum of booleans is false, an empty minimum true.
       for (uint8_t& v : out.as_mutable<uint8_t>()) v = v != 0;
@@ -281,6 +145,30 @@ Kernel reduction(Reduction kind, bool axes_input) {
     c.outputs[0] = narrow(std::move(out), types[0].dtype);
   };
 }
+
+/// What reductions() calls: each entry of the table is registered.
+struct Registration {
+  Registry& r;
+
+  template <typename Start, typename Step, typename Finish>
+  void fold(const char* name, int axes_input_since, TypeSet types, Accumulation how, Start start, Step step,
+            Finish finish) {
+    add_reduction(name, axes_input_since, types, how.keeps_single,
+                  [=](const Node& node, const Tensor& in, const ReducedAxes& axes, Tensor& out) {
+                    visit_arithmetic(node, in.dtype(), [&]<typename T>(Tag<T>) {
+                      if constexpr (std::is_floating_point_v<T>)
+                        if (how.wide) return ops::fold<T, double>(in, axes, how.in_lanes, out, start, step, finish);
+                      ops::fold<T, T>(in, axes, how.in_lanes, out, start, step, finish);
+                    });
+                  });
+  }
+
+  void add_reduction(const char* name, int axes_input_since, TypeSet types, bool keeps_single, const Reduce& reduce) {
+    add(r, name, 1, kOne, infer_reduction(types, false), reduction(keeps_single, false, reduce), {"axes", "keepdims"});
+    add(r, name, axes_input_since, {1, 2}, infer_reduction(types, true), reduction(keeps_single, true, reduce),
+        {"keepdims", "noop_with_empty_axes"});
+  }
+};
 
 // ------------------------------------------------------------------------------------------------ ArgMax, ArgMin
 
@@ -331,11 +219,13 @@ Kernel arg(bool maximum) {
 }  // namespace
 
 void register_reduce(Registry& r) {
-  for (const ReductionName& op : kReductions) {
-    add(r, op.name, 1, kOne, infer_reduction(op.types, false), reduction(op.kind, false), {"axes", "keepdims"});
-    add(r, op.name, op.axes_input_since, {1, 2}, infer_reduction(op.types, true), reduction(op.kind, true),
-        {"keepdims", "noop_with_empty_axes"});
-  }
+  Registration registration{r};
+  reductions(registration);
+  registration.add_reduction("ReduceLogSumExp", 18, kWideTypes, true,
+                             [](const Node& node, const Tensor& in, const ReducedAxes& axes, Tensor& out) {
+                               visit_arithmetic(node, in.dtype(),
+                                                [&]<typename T>(Tag<T>) { log_sum_exp<T>(in, axes, out); });
+                             });
   add(r, "ArgMax", 1, kOne, infer_arg, arg(true), {"axis", "keepdims"});
   add(r, "ArgMin", 1, kOne, infer_arg, arg(false), {"axis", "keepdims"});
   add(r, "ArgMax", 12, kOne, infer_arg, arg(true), {"axis", "keepdims", "select_last_index"});

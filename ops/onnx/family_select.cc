@@ -52,19 +52,15 @@ void evaluate_one_hot(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& shape = types[0].shape;
   const size_t axis = axis_attribute(c.node, -1, shape);
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size());
-  Tensor out(values.dtype(), shape);
-  visit_storage(values.dtype(), [&]<typename T>(Tag<T>) {
-    const T off = elements<T>(values)[0], on = elements<T>(values)[1];
-    T* y = mutable_elements<T>(out);
-    std::fill(y, y + out.size(), off);
+  c.outputs[0] = in_storage(values, shape, [&](const auto* off_on, auto* y) {
+    std::fill_n(y, element_count(shape), off_on[0]);
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t i = 0; i < inner; ++i) {
         const int64_t index = indices[static_cast<size_t>(o * inner + i)];
         if (index >= -depth && index < depth)
-          y[(o * depth + (index < 0 ? index + depth : index)) * inner + i] = on;  // others: all off
+          y[(o * depth + (index < 0 ? index + depth : index)) * inner + i] = off_on[1];  // others: all off
       }
   });
-  c.outputs[0] = std::move(out);
 }
 
 // ---------------------------------------------------------------------------------------------------- TopK
@@ -293,15 +289,11 @@ void evaluate_compress(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& shape = in.shape();
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size());
   const std::vector<int64_t> positions = selected(c.input(1), shape[axis]);
-  Tensor out(in.dtype(), types[0].shape);
-  visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(in);
-    T* y = mutable_elements<T>(out);
+  c.outputs[0] = in_storage(in, types[0].shape, [&](const auto* x, auto* y) {
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t at : positions)
         y = std::copy(x + (o * shape[axis] + at) * inner, x + (o * shape[axis] + at + 1) * inner, y);
   });
-  c.outputs[0] = std::move(out);
 }
 
 }  // namespace

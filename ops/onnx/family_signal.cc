@@ -318,12 +318,10 @@ void infer_det(InferContext& c) {
 
 /// Elimination with partial pivoting.
 void evaluate_det(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor in = widen(c.input(0));
-  const int64_t n = in.shape().back();
-  Tensor out(in.dtype(), types[0].shape);
-  visit_float(in.dtype(), [&]<typename T>(Tag<T>) {
-    for (int64_t b = 0; b < out.size(); ++b) {
-      std::vector<T> m(elements<T>(in) + b * n * n, elements<T>(in) + (b + 1) * n * n);
+  const int64_t n = c.input(0).shape().back();
+  c.outputs[0] = in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* in, T* out) {
+    for (int64_t b = 0; b < element_count(types[0].shape); ++b) {
+      std::vector<T> m(in + b * n * n, in + (b + 1) * n * n);
       const auto at = [&](int64_t r, int64_t k) -> T& { return m[static_cast<size_t>(r * n + k)]; };
       T result = 1;
       for (int64_t k = 0; k < n; ++k) {
@@ -341,10 +339,9 @@ void evaluate_det(EvalContext& c, const std::vector<TypeInfo>& types) {
           for (int64_t j = k + 1; j < n; ++j) at(r, j) -= factor * at(k, j);
         }
       }
-      mutable_elements<T>(out)[b] = result;
+      out[b] = result;
     }
   });
-  c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 }  // namespace

@@ -3,8 +3,27 @@
 // Pad builds one table per axis that says where an output position comes from (or that it is filled), so that all modes
 // share one copy loop; the two depth/space operators are Movements (movement.h).
 #include "ops/kernels/movement.h"
+#include "ops/kernels/window.h"
 
 namespace tessera::ops {
+
+std::vector<std::pair<int64_t, int64_t>> pad_amounts(const Node& node, const std::vector<int64_t>& pads,
+                                                     const std::optional<std::vector<int64_t>>& axes, int64_t rank) {
+  std::vector<int64_t> which;
+  if (axes)
+    which = kernel::normalise_axes(node, *axes, rank);
+  else
+    for (int64_t i = 0; i < rank; ++i) which.push_back(i);
+  if (pads.size() != 2 * which.size())
+    node.fail(ErrorCode::kInvalidModel,
+              "pads has " + std::to_string(pads.size()) + " entries for " + std::to_string(which.size()) + " axes");
+  for (int64_t pad : pads)
+    if (pad < -kernel::kSizeLimit || pad > kernel::kSizeLimit)
+      node.fail(ErrorCode::kInvalidModel, std::to_string(pad) + " in pads is no possible size");
+  std::vector<std::pair<int64_t, int64_t>> result(static_cast<size_t>(rank), {0, 0});
+  for (size_t i = 0; i < which.size(); ++i) result[static_cast<size_t>(which[i])] = {pads[i], pads[i + which.size()]};
+  return result;
+}
 
 namespace {
 
@@ -53,25 +72,6 @@ Tensor mapped_copy(const Tensor& in, const Shape& shape, const std::vector<std::
   return out;
 }
 
-/// Begin and end amounts for every axis from the given pads; axes default to all. Unknown rank must not come here.
-std::vector<std::pair<int64_t, int64_t>> amounts(const Node& node, const std::vector<int64_t>& pads,
-                                                 const std::optional<std::vector<int64_t>>& axes, int64_t rank) {
-  std::vector<int64_t> which;
-  if (axes)
-    which = normalise_axes(node, *axes, rank);
-  else
-    for (int64_t i = 0; i < rank; ++i) which.push_back(i);
-  if (pads.size() != 2 * which.size())
-    node.fail(ErrorCode::kInvalidModel,
-              "pads has " + std::to_string(pads.size()) + " entries for " + std::to_string(which.size()) + " axes");
-  for (int64_t pad : pads)
-    if (pad < -kSizeLimit || pad > kSizeLimit)
-      node.fail(ErrorCode::kInvalidModel, std::to_string(pad) + " in pads is no possible size");
-  std::vector<std::pair<int64_t, int64_t>> result(static_cast<size_t>(rank), {0, 0});
-  for (size_t i = 0; i < which.size(); ++i) result[static_cast<size_t>(which[i])] = {pads[i], pads[i + which.size()]};
-  return result;
-}
-
 void infer_pad(InferContext& c) {
   const TypeInfo& in = c.input(0);
   const std::string mode = c.node.get_string("mode", "constant");
@@ -108,7 +108,7 @@ void infer_pad(InferContext& c) {
     return;
   }
   Shape shape = in.shape;
-  const auto each = amounts(c.node, *pads, axes, rank);
+  const auto each = pad_amounts(c.node, *pads, axes, rank);
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] < 0) {
       continue;
@@ -134,7 +134,7 @@ void evaluate_pad(EvalContext& c, const std::vector<TypeInfo>& types) {
   const bool attributes = c.node.version < 11;
   std::optional<std::vector<int64_t>> axes;
   if (c.has(3)) axes = c.input(3).to_int64s();
-  const auto each = amounts(c.node, attributes ? c.node.get_ints("pads") : c.input(1).to_int64s(), axes, in.rank());
+  const auto each = pad_amounts(c.node, attributes ? c.node.get_ints("pads") : c.input(1).to_int64s(), axes, in.rank());
   Tensor fill(in.dtype(), {});
   if (!attributes && c.has(2))
     fill = c.input(2);
@@ -260,10 +260,7 @@ void evaluate_reverse_sequence(EvalContext& c, const std::vector<TypeInfo>& type
   const std::vector<int64_t> lengths = c.input(1).to_int64s();
   const int64_t inner = product(in.shape(), 2, in.shape().size());
   const int64_t steps = in.shape()[time_first ? 0 : 1], batch = in.shape()[time_first ? 1 : 0];
-  Tensor out(in.dtype(), in.shape());
-  visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(in);
-    T* y = mutable_elements<T>(out);
+  c.outputs[0] = in_storage(in, in.shape(), [&](const auto* x, auto* y) {
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t t = 0; t < steps; ++t) {
         const int64_t length = lengths[static_cast<size_t>(b)], from = t < length ? length - 1 - t : t;
@@ -271,7 +268,6 @@ void evaluate_reverse_sequence(EvalContext& c, const std::vector<TypeInfo>& type
         std::copy(x + at(from), x + at(from) + inner, y + at(t));
       }
   });
-  c.outputs[0] = std::move(out);
 }
 
 // ---------------------------------------------------------------------------------------------------- Trilu
@@ -294,17 +290,13 @@ void evaluate_trilu(EvalContext& c, const std::vector<TypeInfo>& types) {
   const int64_t k = c.has(1) ? c.input(1).at_int64(0) : 0;
   const Shape& s = in.shape();
   const int64_t rows = s[s.size() - 2], columns = s[s.size() - 1], matrices = product(s, 0, s.size() - 2);
-  Tensor out(in.dtype(), s);
   // Column j of row i is kept where j - i >= k (upper) or j - i <= k (lower).
-  visit_storage(in.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(in);
-    T* y = mutable_elements<T>(out);
+  c.outputs[0] = in_storage(in, s, [&](const auto* x, auto* y) {
     for (int64_t m = 0; m < matrices; ++m)
       for (int64_t i = 0; i < rows; ++i, x += columns, y += columns)
         for (int64_t j = 0; j < columns; ++j)
           if (upper ? j - i >= k : j - i <= k) y[j] = x[j];
   });
-  c.outputs[0] = std::move(out);
 }
 
 // --------------------------------------------------------------------------------------------- CenterCropPad
@@ -353,40 +345,13 @@ void evaluate_center_crop_pad(EvalContext& c, const std::vector<TypeInfo>& types
 
 // --------------------------------------------------------------------------------------------------- Col2Im
 
-/// Attributes of a sliding window over n spatial dimensions.
-struct Windows {
-  std::vector<int64_t> dilations, pads, strides;
-};
-
-Windows windows(const Node& node, size_t n) {
-  if (n > 4096) node.fail(ErrorCode::kInvalidModel, std::to_string(n) + " spatial dimensions are absurd");
-  Windows w{node.get_ints("dilations", std::vector<int64_t>(n, 1)),
-            node.get_ints("pads", std::vector<int64_t>(2 * n, 0)),
-            node.get_ints("strides", std::vector<int64_t>(n, 1))};
-  if (w.dilations.size() != n || w.pads.size() != 2 * n || w.strides.size() != n)
-    node.fail(ErrorCode::kInvalidModel,
-              "dilations, pads and strides do not fit " + std::to_string(n) + " spatial dimensions");
-  for (size_t i = 0; i < n; ++i)
-    if (w.dilations[i] < 1 || w.strides[i] < 1)
-      node.fail(ErrorCode::kInvalidModel, "dilations and strides must be positive");
-  return w;
-}
-
-/// Positions of the window along each spatial dimension.
-Shape window_counts(const Node& node, const Windows& w, const std::vector<int64_t>& image,
-                    const std::vector<int64_t>& block) {
-  const size_t n = image.size();
-  Shape counts;
-  const int64_t limit = int64_t{1} << 31;  // keeps the sums below from overflowing
-  for (const auto* list : {&w.dilations, &w.pads, &w.strides, &image, &block})
-    for (int64_t v : *list)
-      if (v < -limit || v > limit) node.fail(ErrorCode::kInvalidModel, std::to_string(v) + " is no possible size");
-  for (size_t i = 0; i < n; ++i) {
-    const int64_t free = image[i] + w.pads[i] + w.pads[n + i] - w.dilations[i] * (block[i] - 1) - 1;
-    if (free < 0 || block[i] < 1) node.fail(ErrorCode::kInvalidModel, "the block is larger than the padded image");
-    counts.push_back(free / w.strides[i] + 1);
-  }
-  return counts;
+/// The window whose positions the input's columns are.
+Window image_window(const Node& node, const std::vector<int64_t>& image, const std::vector<int64_t>& block) {
+  for (const auto* extents : {&image, &block})
+    for (const int64_t extent : *extents)
+      if (extent < (extents == &block ? 1 : 0) || extent > int64_t{1} << 31)
+        node.fail(ErrorCode::kInvalidModel, std::to_string(extent) + " is no possible extent");
+  return sliding_window(node, image, block);
 }
 
 void infer_col2im(InferContext& c) {
@@ -403,11 +368,8 @@ void infer_col2im(InferContext& c) {
     c.outputs[0] = TypeInfo::unranked(in.dtype);
     return;
   }
-  const Windows w = windows(c.node, static_cast<size_t>(n));
   if (image && block) {
-    if (image->size() != block->size())
-      c.node.fail(ErrorCode::kInvalidModel, "image_shape and block_shape differ in length");
-    const int64_t positions = product(window_counts(c.node, w, *image, *block));
+    const int64_t positions = product(image_window(c.node, *image, *block).output);
     if (in.ranked && in.shape[2] >= 0 && in.shape[2] != positions)
       c.node.fail(ErrorCode::kInvalidModel, "input has " + std::to_string(in.shape[2]) + " columns, the window takes " +
                                                 std::to_string(positions) + " positions");
@@ -424,34 +386,17 @@ void infer_col2im(InferContext& c) {
 }
 
 void evaluate_col2im(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor in = widen(c.input(0));
-  const std::vector<int64_t> image = c.input(1).to_int64s(), block = c.input(2).to_int64s();
-  const size_t n = image.size();
-  const Windows w = windows(c.node, n);
-  const Shape counts = window_counts(c.node, w, image, block);
-  const int64_t planes = in.shape()[0] * types[0].shape[1], block_size = product(block), positions = product(counts),
-                plane = product(image);
-  Tensor out(in.dtype(), types[0].shape);
-  visit_arithmetic(c.node, in.dtype(), [&]<typename T>(Tag<T>) {
-    const T* x = elements<T>(in);
-    T* y = mutable_elements<T>(out);
-    for (int64_t p = 0; p < planes; ++p)
-      for (int64_t k = 0; k < block_size; ++k)
-        for (int64_t l = 0; l < positions; ++l) {
-          int64_t offset = 0, stride = 1, kk = k, ll = l;
-          bool inside = true;
-          for (size_t d = n; d-- > 0;) {
-            const int64_t at = (ll % counts[d]) * w.strides[d] - w.pads[d] + (kk % block[d]) * w.dilations[d];
-            inside = inside && at >= 0 && at < image[d];
-            offset += at * stride;
-            stride *= image[d];
-            kk /= block[d];
-            ll /= counts[d];
-          }
-          if (inside) y[p * plane + offset] = wrap_add(y[p * plane + offset], x[(p * block_size + k) * positions + l]);
-        }
+  const Window window = image_window(c.node, c.input(1).to_int64s(), c.input(2).to_int64s());
+  std::vector<int64_t> offsets;
+  patch_offsets(window, 0, element_count(window.output), offsets);
+  const int64_t planes = c.input(0).shape()[0] * types[0].shape[1], plane = product(window.input);
+  c.outputs[0] = in_numbers(c.node, c.input(0), types[0], [&](const auto* x, auto* y) {
+    for (int64_t p = 0; p < planes; ++p, y += plane)
+      for (const int64_t offset : offsets) {
+        if (offset >= 0) y[offset] = wrap_add(y[offset], *x);
+        ++x;
+      }
   });
-  c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 }  // namespace

@@ -28,12 +28,6 @@ void infer_binary(InferContext& context) {
   context.outputs[0] = broadcast_types(context.node, context.input(0).dtype, {&context.input(0), &context.input(3)});
 }
 
-/// Calls f(Tag<T>) with the C++ type of 8 bits.
-template <typename F>
-void visit_bytes(DType dtype, F&& f) {
-  dtype == DType::kUint8 ? f(kernel::Tag<uint8_t>{}) : f(kernel::Tag<int8_t>{});
-}
-
 /// f(a, b) of the broadcast bytes of inputs 0 and 3, saturated.
 template <typename F>
 void map_pairs(EvalContext& context, F&& f) {

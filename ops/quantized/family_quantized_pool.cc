@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ops/expansion.h"
+#include "ops/kernels/reduction.h"
 #include "ops/kernels/window.h"
 #include "ops/quantized/quantized_math.h"
 
@@ -46,46 +47,39 @@ struct Layout {
   }
 };
 
+/// int32 sums of x - x_zero over the reduced axes, times x_scale / (y_scale * float(count)).
+Tensor average(const Tensor& x, const Scales& p, const ReducedAxes& axes, bool keep) {
+  const std::vector<int32_t> in = to_int32s(x);
+  std::vector<uint32_t> sums(static_cast<size_t>(element_count(axes.result(x.shape(), true))));
+  accumulate(x.shape(), axes, in.data(), sums.data(),
+             [zero = p.x.zero](uint32_t& sum, int32_t v) { sum += static_cast<uint32_t>(v - zero); });
+  const float multiplier = p.multiplier(axes.count(x.shape()));
+  const Range range = range_of(x.dtype());
+  std::vector<int32_t> out;
+  out.reserve(sums.size());
+  for (const uint32_t sum : sums) out.push_back(requantize(static_cast<int32_t>(sum), multiplier, p.y.zero, range));
+  return from_int32s(x.dtype(), axes.result(x.shape(), keep), out);
+}
+
+ReducedAxes spatial_axes(const Node& node, int64_t rank) {
+  const Layout layout(node, rank);
+  std::vector<int64_t> axes(layout.count);
+  std::iota(axes.begin(), axes.end(), static_cast<int64_t>(layout.first));
+  return ReducedAxes(node, axes, static_cast<size_t>(rank), false);
+}
+
 void infer_global(InferContext& context) {
   check_unary(context);
   TypeInfo result = same_shape(context.input(0), context.input(0).dtype);
-  if (result.ranked) {
-    const Layout layout(context.node, static_cast<int64_t>(result.shape.size()));
-    for (size_t d = 0; d < layout.count; ++d) result.shape[layout.first + d] = 1;
-  }
+  if (result.ranked)
+    result.shape =
+        spatial_axes(context.node, static_cast<int64_t>(result.shape.size())).result(result.shape, /*keep=*/true);
   context.outputs[0] = std::move(result);
-}
-
-/// int32 sum over each image of x - x_zero, times x_scale / (y_scale * float(count)).
-Tensor global_average(const Tensor& x, const Scales& p, const Layout& layout) {
-  const Range range = range_of(x.dtype());
-  Shape shape = x.shape();
-  int64_t size = 1;
-  for (size_t d = 0; d < layout.count; ++d) {
-    size *= shape[layout.first + d];
-    shape[layout.first + d] = 1;
-  }
-  const int64_t batch = shape[0], channels = shape[layout.channel];
-  const float multiplier = p.multiplier(size);
-  const std::vector<int32_t> in = to_int32s(x);
-  std::vector<int32_t> out(static_cast<size_t>(batch * channels));
-  const bool last = layout.first == 1;
-  for (int64_t n = 0; n < batch; ++n) {
-    for (int64_t c = 0; c < channels; ++c) {
-      uint32_t sum = 0;
-      for (int64_t i = 0; i < size; ++i) {
-        const int64_t at = last ? (n * size + i) * channels + c : (n * channels + c) * size + i;
-        sum += static_cast<uint32_t>(in[static_cast<size_t>(at)] - p.x.zero);
-      }
-      out[static_cast<size_t>(n * channels + c)] = requantize(static_cast<int32_t>(sum), multiplier, p.y.zero, range);
-    }
-  }
-  return from_int32s(x.dtype(), shape, out);
 }
 
 void evaluate_global(EvalContext& context) {
   const Tensor& x = context.input(0);
-  context.outputs[0] = global_average(x, Scales(context), Layout(context.node, x.rank()));
+  context.outputs[0] = average(x, Scales(context), spatial_axes(context.node, x.rank()), /*keep=*/true);
 }
 
 void infer_average(InferContext& context) {
@@ -100,54 +94,44 @@ void infer_average(InferContext& context) {
   context.outputs[0] = std::move(result);
 }
 
+/// The compiler knows channels in dimension 1.
+std::optional<Expansion> expand_channels_last(const Node& node, const std::vector<TypeInfo>& inputs) {
+  if (node.get_int("channels_last", 0) == 0) return std::nullopt;
+  return between_transpositions(node, inputs, node.op_type, node.domain, node.version);
+}
+
 void evaluate_average(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
+  const Window window = pooling_window(node, Layout(node, x.rank()).extents(x.shape()));
+  const auto none = [](const std::vector<int64_t>& pads) {
+    return std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; });
+  };
   const Scales p(context);
-  const Layout layout(node, x.rank());
-  const Shape in_extents = layout.extents(x.shape());
-  const Window window = pooling_window(node, in_extents);
-  const Shape& out_extents = window.output;
-  Shape shape = x.shape();
-  std::copy(out_extents.begin(), out_extents.end(), shape.begin() + static_cast<int64_t>(layout.first));
-  const bool no_pads =
-      std::all_of(window.pads_begin.begin(), window.pads_begin.end(), [](int64_t v) { return v == 0; }) &&
-      std::all_of(window.pads_end.begin(), window.pads_end.end(), [](int64_t v) { return v == 0; });
-  if (in_extents == window.kernel && no_pads) {
-    context.outputs[0] = global_average(x, p, layout);
+  if (window.input == window.kernel && none(window.pads_begin) && none(window.pads_end)) {
+    context.outputs[0] = average(x, p, spatial_axes(node, x.rank()), /*keep=*/true);
     return;
   }
-  const bool include_pad = node.get_int("count_include_pad", 0) != 0;
-  const int64_t kernel_size = element_count(window.kernel);
-  const int64_t batch = shape[0], channels = shape[layout.channel];
-  const int64_t in_size = element_count(in_extents), out_size = element_count(out_extents);
-  const bool last = layout.first == 1;
-  const Range range = range_of(x.dtype());
+  std::vector<TypeInfo> types;
+  for (const Value& value : context.inputs) types.push_back(kernel::type_of(value));
+  if (const auto expansion = expand_channels_last(node, types)) {
+    context.outputs[0] = evaluate_expansion(*expansion, context.inputs)[0];
+    return;
+  }
+  Shape shape = x.shape();
+  std::copy(window.output.begin(), window.output.end(), shape.begin() + 2);
+  std::vector<float> sums(static_cast<size_t>(element_count(shape)));
   const std::vector<int32_t> in = to_int32s(x);
-  std::vector<int32_t> out(static_cast<size_t>(batch * channels * out_size));
-  for (int64_t n = 0; n < batch; ++n) {
-    for (int64_t c = 0; c < channels; ++c) {
-      for_each_index(out_extents, [&](int64_t flat, const std::vector<int64_t>& position) {
-        float sum = 0.0f;
-        int64_t count = 0;
-        for_each_index(window.kernel, [&](int64_t, const std::vector<int64_t>& tap) {
-          int64_t at = 0;
-          for (size_t d = 0; d < tap.size(); ++d) {
-            const int64_t i = position[d] * window.strides[d] - window.pads_begin[d] + tap[d];
-            if (i < 0 || i >= in_extents[d]) return;
-            at = at * in_extents[d] + i;
-          }
-          ++count;
-          sum += dequantize(
-              in[static_cast<size_t>(last ? (n * in_size + at) * channels + c : (n * channels + c) * in_size + at)],
-              p.x.scale, p.x.zero);
-        });
-        const float mean = sum / static_cast<float>(include_pad ? kernel_size : count);
-        const int32_t q = round_to_int32(mean / p.y.scale + static_cast<float>(p.y.zero));
-        out[static_cast<size_t>(last ? (n * out_size + flat) * channels + c : (n * channels + c) * out_size + flat)] =
-            std::min(std::max(q, range.low), range.high);
-      });
-    }
+  fold_windows(window, shape[0] * shape[1], in.data(), sums.data(),
+               [&](float& sum, int32_t v) { sum += dequantize(v, p.x.scale, p.x.zero); });
+  std::vector<int64_t> counts = tap_counts(window, false);
+  if (node.get_int("count_include_pad", 0) != 0) std::fill(counts.begin(), counts.end(), window.kernel_size());
+  const Range range = range_of(x.dtype());
+  std::vector<int32_t> out(sums.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const float mean = sums[i] / static_cast<float>(counts[i % counts.size()]);
+    const int32_t q = round_to_int32(mean / p.y.scale + static_cast<float>(p.y.zero));
+    out[i] = std::min(std::max(q, range.low), range.high);
   }
   context.outputs[0] = from_int32s(x.dtype(), shape, out);
 }
@@ -155,63 +139,25 @@ void evaluate_average(EvalContext& context) {
 // --- QLinearReduceMean
 // ---------------------------------------------------------------------------------------------------------
 
-std::vector<bool> reduced_axes(const Node& node, int64_t rank) {
-  const std::vector<int64_t> axes = node.get_ints("axes");
-  std::vector<bool> reduced(static_cast<size_t>(rank), axes.empty());
-  for (int64_t axis : axes) reduced[static_cast<size_t>(normalise_axis(node, axis, rank))] = true;
-  return reduced;
+ReducedAxes reduced_axes(const Node& node, size_t rank) {
+  return ReducedAxes(node, node.get_ints("axes"), rank, /*all_without_any=*/true);
 }
+
+bool keeps_axes(const Node& node) { return node.get_int("keepdims", 1) != 0; }
 
 void infer_reduce_mean(InferContext& context) {
   check_unary(context);
   const TypeInfo& x = context.input(0);
   context.outputs[0] = TypeInfo::unranked(x.dtype);
   if (!x.ranked) return;
-  const std::vector<bool> reduced = reduced_axes(context.node, static_cast<int64_t>(x.shape.size()));
-  const bool keep = context.node.get_int("keepdims", 1) != 0;
-  Shape shape;
-  for (size_t d = 0; d < x.shape.size(); ++d) {
-    if (!reduced[d])
-      shape.push_back(x.shape[d]);
-    else if (keep)
-      shape.push_back(1);
-  }
-  context.outputs[0] = TypeInfo::tensor(x.dtype, shape);
+  const ReducedAxes axes = reduced_axes(context.node, x.shape.size());
+  context.outputs[0] = TypeInfo::tensor(x.dtype, axes.result(x.shape, keeps_axes(context.node)));
 }
 
 void evaluate_reduce_mean(EvalContext& context) {
-  const Node& node = context.node;
   const Tensor& x = context.input(0);
-  const Scales p(context);
-  const Range range = range_of(x.dtype());
-  const std::vector<bool> reduced = reduced_axes(node, x.rank());
-  const bool keep = node.get_int("keepdims", 1) != 0;
-  Shape shape, kept;
-  int64_t count = 1;
-  for (size_t d = 0; d < reduced.size(); ++d) {
-    if (reduced[d]) count *= x.shape()[d];
-    kept.push_back(reduced[d] ? 1 : x.shape()[d]);
-    if (!reduced[d] || keep) shape.push_back(kept.back());
-  }
-  const std::vector<int64_t> strides = broadcast_strides(kept, x.shape());
-  const std::vector<int32_t> in = to_int32s(x);
-  std::vector<uint32_t> sums(static_cast<size_t>(element_count(kept)), 0u);
-  for_each_index(x.shape(), [&](int64_t flat, const std::vector<int64_t>& index) {
-    int64_t at = 0;
-    for (size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d];
-    sums[static_cast<size_t>(at)] += static_cast<uint32_t>(in[static_cast<size_t>(flat)] - p.x.zero);
-  });
-  const float multiplier = p.multiplier(count);
-  std::vector<int32_t> out(sums.size());
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = requantize(static_cast<int32_t>(sums[i]), multiplier, p.y.zero, range);
-  context.outputs[0] = from_int32s(x.dtype(), shape, out);
-}
-
-/// The compiler knows channels in dimension 1; what remains channels last is evaluated as it is.
-std::optional<Expansion> expand_channels_last(const Node& node, const std::vector<TypeInfo>& inputs) {
-  if (node.get_int("channels_last", 0) == 0) return std::nullopt;
-  return between_transpositions(node, inputs, node.op_type, node.domain, node.version);
+  context.outputs[0] =
+      average(x, Scales(context), reduced_axes(context.node, x.shape().size()), keeps_axes(context.node));
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ std::vector<int32_t> to_int32s(const Tensor& tensor) {
   return out;
 }
 
-Tensor from_int32s(DType dtype, const Shape& shape, const std::vector<int32_t>& values) {
+Tensor from_int32s(DType dtype, const Shape& shape, std::span<const int32_t> values) {
   Tensor out(dtype, shape);
   auto copy = [&](auto elements) {
     using T = typename decltype(elements)::value_type;
@@ -115,6 +115,16 @@ Tensor from_int32s(DType dtype, const Shape& shape, const std::vector<int32_t>& 
                   "element type " + std::string(to_string(dtype)) + " is not a quantised type");
   }
   return out;
+}
+
+Tensor without_zero(const Tensor& x, const Tensor* zero, const Shape& as) {
+  const std::vector<int32_t> zeros = zero ? to_int32s(*zero) : std::vector<int32_t>{0};
+  Tensor result(DType::kInt32, x.shape());
+  visit_bytes(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
+    kernel::binary_loop(x.shape(), x.shape(), zeros.size() == 1 ? Shape{} : as, kernel::elements<T>(x), zeros.data(),
+                        kernel::mutable_elements<int32_t>(result), [](T v, int32_t z) { return v - z; });
+  });
+  return result;
 }
 
 float scalar_scale(const EvalContext& context, size_t index, const char* what) {

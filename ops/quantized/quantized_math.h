@@ -36,7 +36,17 @@ float dequantize(int32_t x, float scale, int32_t zero);
 /// Elements of an integer tensor of at most 32 bits as int32.
 std::vector<int32_t> to_int32s(const Tensor& tensor);
 /// A tensor of an integer type of at most 16 bits (or int32) from values in its range.
-Tensor from_int32s(DType dtype, const Shape& shape, const std::vector<int32_t>& values);
+Tensor from_int32s(DType dtype, const Shape& shape, std::span<const int32_t> values);
+
+/// Calls f(Tag<T>) with the C++ type of 8 bits.
+template <typename F>
+void visit_bytes(DType dtype, F&& f) {
+  dtype == DType::kUint8 ? f(kernel::Tag<uint8_t>{}) : f(kernel::Tag<int8_t>{});
+}
+
+/// A tensor of 8 bits less its zero point, as int32. The zero point (nullptr: none) has one element, or broadcasts to x
+/// from the shape `as`.
+Tensor without_zero(const Tensor& x, const Tensor* zero, const Shape& as);
 
 /// One fp32 quantisation scale of a node: input `index` must hold exactly one fp32 element. Throws through node.fail().
 float scalar_scale(const EvalContext& context, size_t index, const char* what);

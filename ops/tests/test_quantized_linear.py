@@ -241,6 +241,16 @@ def test_pools(case):
     check_node("QLinearAveragePool", inputs, domain=MS, attributes=attributes)
 
 
+def test_average_of_a_dilated_window():
+    # The oracle's kernel knows no dilations; the means are whole, so that nothing is rounded.
+    x = (4 * np.arange(36, dtype=np.uint8)).reshape(1, 1, 6, 6)
+    parameters = [F32(1.0), np.uint8(0), F32(1.0), np.uint8(0)]
+    attributes = {"kernel_shape": [2, 2], "dilations": [2, 3]}
+    (y,) = library().run_node("QLinearAveragePool", MS, 1, attributes, [x, *parameters], 1)
+    wide = x[0, 0].astype(np.int64)
+    np.testing.assert_array_equal(y[0, 0], (wide[:-2, :-3] + wide[2:, :-3] + wide[:-2, 3:] + wide[2:, 3:]) // 4)
+
+
 def test_reduce_mean_is_the_global_average():
     # The oracle has no kernel for QLinearReduceMean; over the image axes it must be the global average pool.
     rng = np.random.default_rng(7)
@@ -264,7 +274,7 @@ def test_refusals():
     for shape in ((), (1,), (3,)):  # a bias does not repeat over the four channels
         with pytest.raises(error, match="each of the 4 output channels"):
             library().infer_node("QLinearConv", "", 10, {}, [x, s, z, w, s, zw, s, z, np.zeros(shape, np.int32)])
-    with pytest.raises(error, match="inner extents"):
+    with pytest.raises(error, match="do not multiply"):
         library().infer_node(
             "QLinearMatMul", "", 10, {}, [np.zeros((2, 3), np.uint8), s, z, np.zeros((4, 5), np.int8), s, zw, s, z]
         )

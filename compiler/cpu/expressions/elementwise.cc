@@ -10,8 +10,6 @@ namespace tessera::cpu {
 
 namespace {
 
-bool is_real(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
-
 void map(Operator& o, const std::function<Scalar(Scalar)>& f) {
   const Tensor x = o.in(0);
   o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) { return f(body.load(x, i)); }));

@@ -18,7 +18,6 @@ namespace {
 using mlir::arith::CmpFPredicate;
 using mlir::arith::CmpIPredicate;
 
-bool is_float(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
 bool is_unsigned(DType dtype) {
   return dtype == DType::kUint8 || dtype == DType::kUint16 || dtype == DType::kUint32 || dtype == DType::kUint64;
 }
@@ -35,23 +34,23 @@ template <typename FloatOp, typename IntOp>
 Scalar binary(Scalar a, Scalar b) {
   TESSERA_INVARIANT(a.dtype() == b.dtype(), "operands of one type");
   mlir::OpBuilder& builder = a.body().builder();
-  if (is_float(a.dtype())) return make(a, builder.create<FloatOp>(a.body().location(), a.value(), b.value()));
+  if (is_real(a.dtype())) return make(a, builder.create<FloatOp>(a.body().location(), a.value(), b.value()));
   require(is_int(a.dtype()));
   return make(a, builder.create<IntOp>(a.body().location(), a.value(), b.value()));
 }
 
 template <typename Op>
 Scalar bits(Scalar a, Scalar b) {
-  TESSERA_INVARIANT(a.dtype() == b.dtype() && !is_float(a.dtype()), "integers of one type");
+  TESSERA_INVARIANT(a.dtype() == b.dtype() && !is_real(a.dtype()), "integers of one type");
   return make(a, a.body().builder().create<Op>(a.body().location(), a.value(), b.value()));
 }
 
 Scalar compare(Scalar a, Scalar b, CmpFPredicate for_float, CmpIPredicate for_signed, CmpIPredicate for_unsigned) {
   TESSERA_INVARIANT(a.dtype() == b.dtype(), "operands of one type");
-  require(is_float(a.dtype()) || is_int(a.dtype()) || a.dtype() == DType::kBool);
+  require(is_real(a.dtype()) || is_int(a.dtype()) || a.dtype() == DType::kBool);
   mlir::OpBuilder& builder = a.body().builder();
   mlir::Value result;
-  if (is_float(a.dtype())) {
+  if (is_real(a.dtype())) {
     result = builder.create<mlir::arith::CmpFOp>(a.body().location(), for_float, a.value(), b.value());
   } else {
     const bool low = is_unsigned(a.dtype()) || a.dtype() == DType::kBool;
@@ -98,7 +97,7 @@ Scalar operator%(Scalar a, Scalar b) {
                                 : binary<mlir::arith::RemFOp, mlir::arith::RemSIOp>(a, b);
 }
 Scalar operator-(Scalar a) {
-  if (is_float(a.dtype()))
+  if (is_real(a.dtype()))
     return make(a, a.body().builder().create<mlir::arith::NegFOp>(a.body().location(), a.value()));
   return a.same(0) - a;
 }
@@ -136,20 +135,31 @@ Scalar select(Scalar condition, Scalar yes, Scalar no) {
 }
 Scalar smaller(Scalar a, Scalar b) { return select(b < a, b, a); }
 Scalar larger(Scalar a, Scalar b) { return select(a < b, b, a); }
-Scalar nan_min(Scalar a, Scalar b) { return is_float(a.dtype()) ? select((b < a) | (b != b), b, a) : smaller(a, b); }
-Scalar nan_max(Scalar a, Scalar b) { return is_float(a.dtype()) ? select((a < b) | (b != b), b, a) : larger(a, b); }
+Scalar nan_min(Scalar a, Scalar b) { return is_real(a.dtype()) ? select((b < a) | (b != b), b, a) : smaller(a, b); }
+Scalar nan_max(Scalar a, Scalar b) { return is_real(a.dtype()) ? select((a < b) | (b != b), b, a) : larger(a, b); }
 Scalar magnitude(Scalar x) {
-  if (is_float(x.dtype())) return math("absf", {x});
+  if (is_real(x.dtype())) return math("absf", {x});
   return is_unsigned(x.dtype()) ? x : select(x < x.same(0), -x, x);
+}
+Scalar lowest(Scalar like) {
+  if (is_real(like.dtype())) return like.same(-INFINITY);
+  const bool least_is_zero = is_unsigned(like.dtype()) || like.dtype() == DType::kBool;
+  return like.body().integer(like.dtype(), least_is_zero ? 0 : int64_t{-1} << (bit_width(like.dtype()) - 1));
+}
+Scalar highest(Scalar like) { return is_real(like.dtype()) ? like.same(INFINITY) : !lowest(like); }
+Scalar divided(Scalar a, int64_t n) {
+  if (is_real(a.dtype())) return a / a.same(static_cast<double>(n));
+  const DType wide = is_unsigned(a.dtype()) ? DType::kUint64 : DType::kInt64;
+  return cast(cast(a, wide) / a.body().integer(wide, n), a.dtype());
 }
 Scalar as_float(Scalar x) { return cast(x, DType::kFloat); }
 int bit_width(Scalar x) { return bit_width(x.dtype()); }
-Scalar as_real(Scalar x) { return is_float(x.dtype()) ? x : cast(x, DType::kDouble); }
-Scalar back(Scalar like, Scalar x) { return is_float(like.dtype()) ? x : cast(cast(x, DType::kInt64), like.dtype()); }
+Scalar as_real(Scalar x) { return is_real(x.dtype()) ? x : cast(x, DType::kDouble); }
+Scalar back(Scalar like, Scalar x) { return is_real(like.dtype()) ? x : cast(cast(x, DType::kInt64), like.dtype()); }
 
 Scalar math(const char* name, std::initializer_list<Scalar> arguments) {
   const Scalar first = *arguments.begin();
-  require(is_float(first.dtype()));
+  require(is_real(first.dtype()));
   llvm::SmallVector<mlir::Value> operands;
   for (Scalar argument : arguments) operands.push_back(argument.value());
   mlir::OperationState state(first.body().location(), std::string("math.") + name, operands, {first.value().getType()});
@@ -243,22 +253,22 @@ Scalar cast(Scalar a, DType dtype) {
   Body& body = a.body();
   mlir::OpBuilder& builder = body.builder();
   if (dtype == DType::kBool) return a != a.same(0);
-  const bool known_from = is_float(a.dtype()) || is_int(a.dtype()) || a.dtype() == DType::kBool;
-  require(known_from && (is_float(dtype) || is_int(dtype)));
+  const bool known_from = is_real(a.dtype()) || is_int(a.dtype()) || a.dtype() == DType::kBool;
+  require(known_from && (is_real(dtype) || is_int(dtype)));
   const auto type = scalar_type(builder.getContext(), dtype);
-  if (is_float(a.dtype()) && is_float(dtype)) {
+  if (is_real(a.dtype()) && is_real(dtype)) {
     mlir::Value v = dtype == DType::kDouble
                         ? builder.create<mlir::arith::ExtFOp>(body.location(), type, a.value()).getResult()
                         : builder.create<mlir::arith::TruncFOp>(body.location(), type, a.value()).getResult();
     return Scalar(&body, v, dtype);
   }
-  if (is_float(dtype)) {
+  if (is_real(dtype)) {
     const bool low = is_unsigned(a.dtype()) || a.dtype() == DType::kBool;
     mlir::Value v = low ? builder.create<mlir::arith::UIToFPOp>(body.location(), type, a.value()).getResult()
                         : builder.create<mlir::arith::SIToFPOp>(body.location(), type, a.value()).getResult();
     return Scalar(&body, v, dtype);
   }
-  if (!is_float(a.dtype())) return resize(a, dtype);
+  if (!is_real(a.dtype())) return resize(a, dtype);
   if (dtype == DType::kUint32 || dtype == DType::kUint64) {
     // Through the signed type; the upper half is moved down by half the range and its sign bit set again.
     const DType via = dtype == DType::kUint32 ? DType::kInt32 : DType::kInt64;
@@ -277,9 +287,8 @@ Scalar cast(Scalar a, DType dtype) {
 // --------------------------------------------------------------------------------------------------------------------
 
 Scalar Body::number(DType dtype, double value) {
-  require(is_float(dtype) || is_int(dtype) || dtype == DType::kBool ||
-          value == 0);  // the bits of 0 are 0 in every type
-  if (!is_float(dtype)) return integer(dtype, static_cast<int64_t>(value));
+  require(is_real(dtype) || is_int(dtype) || dtype == DType::kBool || value == 0);  // the bits of 0 are 0 in every type
+  if (!is_real(dtype)) return integer(dtype, static_cast<int64_t>(value));
   const auto type = mlir::cast<mlir::FloatType>(storage_type(builder_.getContext(), dtype));
   if (dtype == DType::kFloat)
     return Scalar(

@@ -28,6 +28,9 @@ inline void require(bool condition) {
   if (!condition) throw Declined();
 }
 
+/// Whether elements of the type are computed as floats.
+inline bool is_real(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
+
 /// A loop index, or an affine function of loop indices: i[0] * 2 + i[1].
 using Index = mlir::AffineExpr;
 using Indices = std::vector<Index>;
@@ -95,6 +98,11 @@ Scalar larger(Scalar a, Scalar b);
 Scalar nan_min(Scalar a, Scalar b);
 Scalar nan_max(Scalar a, Scalar b);
 Scalar magnitude(Scalar x);
+/// What no number of this type is below, or above.
+Scalar lowest(Scalar like);
+Scalar highest(Scalar like);
+/// a / n, truncated for integers.
+Scalar divided(Scalar a, int64_t n);
 int bit_width(Scalar x);
 Scalar as_float(Scalar x);
 /// A float as it is, an integer as float64; and back to the type of `like`, truncated.
@@ -164,7 +172,6 @@ class Graph {
  public:
   Graph(mlir::OpBuilder builder, mlir::Location location, int64_t vector_bytes)
       : builder_(builder), location_(location), vector_bytes_(vector_bytes) {}
-  void set_location(mlir::Location location) { location_ = location; }
 
   /// result[i] = element(i).
   Tensor compute(DType dtype, const Shape& shape, const Element& element);

@@ -19,28 +19,18 @@ void softmax(Operator& o, bool logarithm) {
   const Shape shape = o.in(0).shape;
   const bool flatten = o.node.version < 13;
   const auto axis = ops::axis_attribute(o.node, flatten ? 1 : -1, shape);
-  Shape lines = {1, 1, 1};  // outer, length, inner
-  for (size_t d = 0; d < shape.size(); ++d) lines[d < axis ? 0 : d == axis || flatten ? 1 : 2] *= shape[d];
-  const Tensor x = o.graph.reshape(o.in(0), lines);
+  const Lines lines(shape, axis, flatten);
+  const Tensor x = o.graph.reshape(o.in(0), lines.shape);
   const DType dtype = x.dtype;
-  const auto along = [&](const Start& start,
-                         const std::function<Scalar(Body&, const Indices& at, const Indices& line, Scalar sum)>& f) {
-    return o.graph.reduce(dtype, {lines[0], lines[2]}, {lines[1]}, start,
-                          [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-                            return f(body, {i[0], k[0], i[1]}, i, sum);
-                          });
-  };
-  const Tensor top = along([&](Body& body) { return body.number(dtype, -INFINITY); },
-                           [&](Body& body, const Indices& at, const Indices&, Scalar best) {
-                             const Scalar v = body.load(x, at);
-                             return select(v > best, v, best);
-                           });
-  const Tensor exponentials = o.graph.compute(
-      dtype, lines, [&](Body& body, const Indices& i) { return exp(body.load(x, i) - body.load(top, {i[0], i[2]})); });
-  const Tensor sum = along(zero(dtype), [&](Body& body, const Indices& at, const Indices&, Scalar s) {
-    return s + body.load(exponentials, at);
+  const Tensor top = lines.fold(
+      o.graph, x, dtype, [&](Body& body) { return body.number(dtype, -INFINITY); },
+      [](Body&, Scalar v, const Indices&, Scalar best) { return select(v > best, v, best); });
+  const Tensor exponentials = o.graph.compute(dtype, lines.shape, [&](Body& body, const Indices& i) {
+    return exp(body.load(x, i) - body.load(top, {i[0], i[2]}));
   });
-  const Tensor y = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
+  const Tensor sum = lines.fold(o.graph, exponentials, dtype, zero(dtype),
+                                [](Body&, Scalar v, const Indices&, Scalar s) { return s + v; });
+  const Tensor y = o.graph.compute(dtype, lines.shape, [&](Body& body, const Indices& i) {
     const Indices line = {i[0], i[2]};
     if (!logarithm) return body.load(exponentials, i) / body.load(sum, line);
     return (body.load(x, i) - body.load(top, line)) - log(body.load(sum, line));

@@ -53,33 +53,31 @@ Scalar tap_count(Body& body, const std::vector<Tensor>& counts, llvm::ArrayRef<I
   return count;
 }
 
+Tensor pooled(Operator& o, const ops::Window& window, DType dtype, const Start& start, const Start& padding,
+              const std::function<Scalar(Body&, Scalar, Scalar)>& f) {
+  const Tensor x = padded_for(o.graph, o.in(0), window, padding);
+  return o.graph.reduce(dtype, o.shape(), window.kernel, start,
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                          Indices at = {i[0], i[1]};
+                          const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
+                          at.insert(at.end(), inside.begin(), inside.end());
+                          return f(body, s, body.load(x, at));
+                        });
+}
+
 namespace {
 
 ops::Window pooling_window(const Operator& o) {
   return ops::pooling_window(o.node, ops::spatial_extents(o.node, o.in(0).shape));
 }
 
-Tensor pooled(Operator& o, const ops::Window& window, const Start& start, const Start& padding,
-              const std::function<Scalar(Scalar, Scalar)>& f) {
-  const Tensor x = padded_for(o.graph, o.in(0), window, padding);
-  return o.graph.reduce(x.dtype, o.shape(), window.kernel, start,
-                        [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-                          Indices at = {i[0], i[1]};
-                          const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
-                          at.insert(at.end(), inside.begin(), inside.end());
-                          return f(s, body.load(x, at));
-                        });
-}
-
 void max_pool(Operator& o) {
   require(o.op->getNumResults() == 1);
   const DType dtype = o.in(0).dtype;
   require(is_real(dtype) || dtype == DType::kInt8 || dtype == DType::kUint8);
-  const Start lowest = [dtype](Body& body) {
-    return body.number(dtype, is_real(dtype) ? -INFINITY : dtype == DType::kInt8 ? -128 : 0);
-  };
+  const Start lowest = [dtype](Body& body) { return cpu::lowest(Scalar(&body, {}, dtype)); };
   // The first of equal elements wins; a NaN wins over numbers.
-  o.yield(pooled(o, pooling_window(o), lowest, lowest, [&](Scalar best, Scalar v) {
+  o.yield(pooled(o, pooling_window(o), dtype, lowest, lowest, [&](Body&, Scalar best, Scalar v) {
     return select(is_real(dtype) ? (best >= v) | (best != best) : best >= v, best, v);
   }));
 }
@@ -88,7 +86,8 @@ void average_pool(Operator& o) {
   const DType dtype = o.in(0).dtype;
   require(is_real(dtype));
   const ops::Window window = pooling_window(o);
-  const Tensor sums = pooled(o, window, zero(dtype), zero(dtype), [](Scalar s, Scalar v) { return s + v; });
+  const Tensor sums =
+      pooled(o, window, dtype, zero(dtype), zero(dtype), [](Body&, Scalar s, Scalar v) { return s + v; });
   const bool padding = o.node.get_int("count_include_pad", 0) != 0;
   const std::vector<Tensor> counts = tap_counts(o.graph, window, padding);
   o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {

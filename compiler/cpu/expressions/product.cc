@@ -4,10 +4,10 @@
 // family_fused.cc.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
-#include "compiler/cpu/expressions/lowering.h"
 #include "compiler/cpu/expressions/products.h"
+#include "compiler/cpu/expressions/reduction.h"
+#include "ops/contrib/fused_activation.h"
 
 namespace tessera::cpu {
 
@@ -60,62 +60,20 @@ Scalar accumulate(Scalar sum, Scalar a, Scalar b) {
 Tensor multiply(const Operator& o, const Matrices& p) {
   const DType dtype = p.a.dtype;
   require(is_product_type(dtype) && p.b.dtype == dtype);
-  return o.graph.reduce(
-      dtype, p.full, {p.k}, [&](Body& body) { return body.number(dtype, 0); },
-      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        return accumulate(sum, body.load(p.a, p.left(i, k[0])), body.load(p.b, p.right(i, k[0])));
-      });
+  return o.graph.reduce(dtype, p.full, {p.k}, zero(dtype),
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                          return accumulate(sum, body.load(p.a, p.left(i, k[0])), body.load(p.b, p.right(i, k[0])));
+                        });
 }
 
 void matmul(Operator& o) { o.yield(o.graph.reshape(multiply(o, Matrices(o.graph, o.in(0), o.in(1))), o.shape())); }
 
-void fused_matmul(Operator& o) {
-  Tensor operands[2];
-  for (size_t i = 0; i < 2; ++i) {
-    const std::string suffix = i == 0 ? "A" : "B";
-    std::vector<int64_t> order(o.in(i).rank());
-    std::iota(order.begin(), order.end(), 0);
-    if (order.size() >= 2) {
-      if (o.node.get_int("transBatch" + suffix, 0) != 0) std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
-      if (o.node.get_int("trans" + suffix, 0) != 0) std::swap(order[order.size() - 1], order[order.size() - 2]);
-    }
-    operands[i] = std::is_sorted(order.begin(), order.end()) ? o.in(i) : o.graph.transpose(o.in(i), order);
-  }
-  const float alpha = o.node.get_float("alpha", 1.0f);
-  Tensor y = o.graph.reshape(multiply(o, Matrices(o.graph, operands[0], operands[1])), o.shape());
-  if (alpha != 1.0f)
-    y = o.graph.compute(y.dtype, y.shape, [&](Body& body, const Indices& i) {
-      const Scalar v = body.load(y, i);
-      return v * v.same(alpha);
-    });
-  o.yield(y);
-}
-
 using Finish = std::function<Scalar(Scalar)>;
 
-/// The activation a fused operator names. `parameters` in the order of the ONNX operator's attributes.
 Finish activation(const ops::Node& node, const std::vector<float>& parameters) {
-  const std::string name = node.get_string("activation", "");
-  const auto parameter = [parameters](size_t i, float fallback) {
-    return i < parameters.size() ? parameters[i] : fallback;
-  };
-  if (name.empty()) return [](Scalar v) { return v; };
-  if (name == "Relu") return [](Scalar v) { return select(v < v.same(0), v.same(0), v); };
-  if (name == "Tanh") return [](Scalar v) { return tanh(v); };
-  if (name == "Sigmoid") return [](Scalar v) { return v.same(1) / (v.same(1) + exp(-v)); };
-  if (name == "LeakyRelu")
-    return [alpha = parameter(0, 0.01f)](Scalar v) { return select(v < v.same(0), v.same(alpha) * v, v); };
-  if (name == "Clip")
-    return [low = parameter(0, -INFINITY), high = parameter(1, INFINITY)](Scalar v) {
-      return select(v < v.same(low), v.same(low), select(v > v.same(high), v.same(high), v));
-    };
-  const auto unit = [](Scalar v) { return larger(v.same(0), smaller(v.same(1), v)); };
-  if (name == "HardSigmoid")
-    return [=, alpha = parameter(0, 0.2f), beta = parameter(1, 0.5f)](Scalar v) {
-      return unit(v.same(alpha) * v + v.same(beta));
-    };
-  if (name == "HardSwish") return [=](Scalar v) { return v * unit(v / v.same(6) + v.same(0.5)); };
-  throw Declined();
+  Finish finish;
+  ops::scalar::with_activation(node, parameters, [&](auto expression) { finish = expression; });
+  return finish;
 }
 
 void gemm(Operator& o, const Finish& last) {
@@ -133,9 +91,8 @@ void gemm(Operator& o, const Finish& last) {
     b = o.graph.transpose(b, {1, 0});
     trans_b = false;
   }
-  const Tensor sums = o.graph.reduce(
-      dtype, shape, {k}, [&](Body& body) { return body.number(dtype, 0); },
-      [&](Body& body, const Indices& i, const Indices& at, Scalar sum) {
+  const Tensor sums =
+      o.graph.reduce(dtype, shape, {k}, zero(dtype), [&](Body& body, const Indices& i, const Indices& at, Scalar sum) {
         return accumulate(sum, body.load(a, trans_a ? Indices{at[0], i[0]} : Indices{i[0], at[0]}),
                           body.load(b, trans_b ? Indices{i[1], at[0]} : Indices{at[0], i[1]}));
       });
@@ -150,10 +107,9 @@ void gemm(Operator& o, const Finish& last) {
 void conv(Operator& o, const Finish& last) {
   const DType dtype = o.in(0).dtype;
   require((dtype == DType::kFloat || dtype == DType::kDouble) && o.in(1).dtype == dtype);
-  const Convolution c(o.graph, o.node, o.in(0), o.in(1), [&](Body& body) { return body.number(dtype, 0); });
+  const Convolution c(o.graph, o.node, o.in(0), o.in(1), zero(dtype));
   const Tensor sums = o.graph.reduce(
-      dtype, c.result, c.extents, [&](Body& body) { return body.number(dtype, 0); },
-      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+      dtype, c.result, c.extents, zero(dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
         return accumulate(sum, body.load(c.x, c.input(i, k)), body.load(c.w, c.weight(i, k)));
       });
   const Tensor y = c.values(o.graph, sums);
@@ -235,20 +191,9 @@ void add_product(Lowerings& t) {
   const std::string microsoft = nn::kMicrosoftDomain.str();
   const Finish nothing = [](Scalar v) { return v; };
   t.add("MatMul", matmul);
-  for (const char* name : {"FusedMatMul", "TransposeMatMul"}) t.add(name, fused_matmul, microsoft);
   t.add("Gemm", [=](Operator& o) { gemm(o, nothing); });
   t.add(
-      "FusedGemm",
-      [](Operator& o) {
-        std::vector<float> parameters;
-        for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
-          if (!o.node.has(name)) break;
-          parameters.push_back(o.node.get_float(name, 0.0f));
-        }
-        if (parameters.empty() && o.node.has("leaky_relu_alpha"))
-          parameters.push_back(o.node.get_float("leaky_relu_alpha", 0.0f));
-        gemm(o, activation(o.node, parameters));
-      },
+      "FusedGemm", [](Operator& o) { gemm(o, activation(o.node, ops::scalar::gemm_activation_parameters(o.node))); },
       microsoft);
   t.add("Conv", [=](Operator& o) { conv(o, nothing); });
   t.add(

@@ -7,8 +7,9 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/cpu/expressions/lowering.h"
 #include "compiler/cpu/expressions/products.h"
+#include "compiler/cpu/expressions/reduction.h"
+#include "ops/kernels/reduction.h"
 #include "ops/quantized/quantized_math.h"
 
 namespace tessera::cpu {
@@ -46,10 +47,6 @@ Scalar dequantize(Scalar x, Scalar scale, Scalar zero) { return ops::scalar::deq
 Scalar saturate(Scalar v, DType dtype) {
   const ops::quantized::Range range = range_of(dtype);
   return cast(smaller(larger(v, v.same(range.low)), v.same(range.high)), dtype);
-}
-
-Start int_zero() {
-  return [](Body& body) { return body.integer(DType::kInt32, 0); };
 }
 
 // --- QuantizeLinear, DequantizeLinear
@@ -104,12 +101,11 @@ std::pair<Tensor, Tensor> dynamic_parameters(Graph& graph, const Tensor& x) {
   const auto extreme = [&](bool top) {
     const auto fold = [&](const Tensor& t, const Shape& shape, const Shape& extents,
                           const std::function<Indices(const Indices&, const Indices&)>& at) {
-      return graph.reduce(
-          DType::kFloat, shape, extents, [](Body& body) { return body.number(DType::kFloat, 0); },
-          [&](Body& body, const Indices& i, const Indices& k, Scalar best) {
-            const Scalar v = body.load(t, at(i, k));
-            return top ? larger(best, v) : smaller(best, v);
-          });
+      return graph.reduce(DType::kFloat, shape, extents, zero(DType::kFloat),
+                          [&](Body& body, const Indices& i, const Indices& k, Scalar best) {
+                            const Scalar v = body.load(t, at(i, k));
+                            return top ? larger(best, v) : smaller(best, v);
+                          });
     };
     int64_t lanes = 64;  // an extreme does not depend on the order: lanes first
     while (x.size() % lanes != 0) lanes /= 2;
@@ -158,16 +154,17 @@ Tensor convolution_sums(Operator& o, const Tensor& x, const Tensor& w, const std
     require(w_zero->rank() == 1 && w_zero->size() == filters);
     zeros = o.graph.reshape(*w_zero, {c.groups, filters / c.groups});
   }
-  const Tensor sums = o.graph.reduce(
-      DType::kInt32, c.result, c.extents, int_zero(), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        Scalar a = as_int(body.load(c.x, c.input(i, k))), b = as_int(body.load(c.w, c.weight(i, k)));
-        if (x_zero) a = a - as_int(body.load(*x_zero, only_element(body, *x_zero)));
-        if (zeros)
-          b = b - as_int(body.load(*zeros, {i[1], i[2]}));
-        else if (w_zero)
-          b = b - as_int(body.load(*w_zero, only_element(body, *w_zero)));
-        return sum + a * b;
-      });
+  const Tensor sums = o.graph.reduce(DType::kInt32, c.result, c.extents, zero(DType::kInt32),
+                                     [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                                       Scalar a = as_int(body.load(c.x, c.input(i, k))),
+                                              b = as_int(body.load(c.w, c.weight(i, k)));
+                                       if (x_zero) a = a - as_int(body.load(*x_zero, only_element(body, *x_zero)));
+                                       if (zeros)
+                                         b = b - as_int(body.load(*zeros, {i[1], i[2]}));
+                                       else if (w_zero)
+                                         b = b - as_int(body.load(*w_zero, only_element(body, *w_zero)));
+                                       return sum + a * b;
+                                     });
   return c.values(o.graph, sums);
 }
 
@@ -198,13 +195,14 @@ Scalar matrix_parameter(Body& body, const Tensor& t, int64_t count, Index index)
 Tensor matrix_sums(Graph& graph, const Matrices& p, const std::optional<Tensor>& a_zero,
                    const std::optional<Tensor>& b_zero) {
   require(is_8bit(p.a.dtype) && is_8bit(p.b.dtype));
-  return graph.reduce(
-      DType::kInt32, p.full, {p.k}, int_zero(), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        Scalar a = as_int(body.load(p.a, p.left(i, k[0]))), b = as_int(body.load(p.b, p.right(i, k[0])));
-        if (a_zero) a = a - as_int(matrix_parameter(body, *a_zero, p.m, i[p.batch]));
-        if (b_zero) b = b - as_int(matrix_parameter(body, *b_zero, p.n, i[p.batch + 1]));
-        return sum + a * b;
-      });
+  return graph.reduce(DType::kInt32, p.full, {p.k}, zero(DType::kInt32),
+                      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                        Scalar a = as_int(body.load(p.a, p.left(i, k[0]))),
+                               b = as_int(body.load(p.b, p.right(i, k[0])));
+                        if (a_zero) a = a - as_int(matrix_parameter(body, *a_zero, p.m, i[p.batch]));
+                        if (b_zero) b = b - as_int(matrix_parameter(body, *b_zero, p.n, i[p.batch + 1]));
+                        return sum + a * b;
+                      });
 }
 
 void qlinear_matmul(Operator& o) {
@@ -342,12 +340,11 @@ void qlinear_softmax(Operator& o) {
   require(is_8bit(dtype));
   const bool flattens = o.node.get_int("opset", 13) < 13;
   const auto axis = ops::axis_attribute(o.node, flattens ? 1 : -1, shape);
-  Shape lines = {1, 1, 1};  // outer, length, inner
-  for (size_t d = 0; d < shape.size(); ++d) lines[d < axis ? 0 : d == axis || flattens ? 1 : 2] *= shape[d];
-  const Tensor x = o.graph.reshape(o.in(0), lines);
+  const Lines lines(shape, axis, flattens);
+  const Tensor x = o.graph.reshape(o.in(0), lines.shape);
   // exp over the 256 distances from the maximum, scaled up so far that the sum of a line still fits a float, and down
   // by a power of two, which leaves room for the steps of the result.
-  const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(lines[1]));
+  const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(lines.shape[1]));
   const double above = std::max(0.0, static_cast<double>(room) - 5.0);
   const Tensor table = o.graph.compute(DType::kFloat, {256}, [&](Body& body, const Indices& i) {
     const Scalar s = cast(scale(o, body, 1), DType::kDouble), n = cast(body.index(i[0]), DType::kDouble);
@@ -355,23 +352,16 @@ void qlinear_softmax(Operator& o) {
     return e * e.same(0x1p-24);
   });
   const ops::quantized::Range range = range_of(dtype);
-  const auto fold = [&](DType type, const Start& start,
-                        const std::function<Scalar(Body&, Scalar x, const Indices& line, Scalar sum)>& f) {
-    return o.graph.reduce(type, {lines[0], lines[2]}, {lines[1]}, start,
-                          [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-                            return f(body, as_int(body.load(x, {i[0], k[0], i[1]})), i, sum);
-                          });
-  };
-  const Tensor largest = fold(
-      DType::kInt32, [&](Body& body) { return body.integer(DType::kInt32, range.low); },
-      [](Body&, Scalar v, const Indices&, Scalar best) { return larger(best, v); });
+  const Tensor largest = lines.fold(
+      o.graph, x, DType::kInt32, [&](Body& body) { return body.integer(DType::kInt32, range.low); },
+      [](Body&, Scalar v, const Indices&, Scalar best) { return larger(best, as_int(v)); });
   const auto entry = [&](Body& body, Scalar v, const Indices& line) {
     return body.extract(table, {cast(body.integer(DType::kInt32, 255) - body.load(largest, line) + v, DType::kInt64)});
   };
-  const Tensor sum = fold(
-      DType::kFloat, [](Body& body) { return body.number(DType::kFloat, 0); },
-      [&](Body& body, Scalar v, const Indices& line, Scalar s) { return s + entry(body, v, line); });
-  const Tensor y = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
+  const Tensor sum =
+      lines.fold(o.graph, x, DType::kFloat, zero(DType::kFloat),
+                 [&](Body& body, Scalar v, const Indices& line, Scalar s) { return s + entry(body, as_int(v), line); });
+  const Tensor y = o.graph.compute(dtype, lines.shape, [&](Body& body, const Indices& i) {
     const Indices line = {i[0], i[2]};
     const Scalar e = entry(body, as_int(body.load(x, i)), line), s = scale(o, body, 3);
     return quantize(e * floor(s.same(1) / s), body.load(sum, line), zero_point(o, body, 4), dtype);
@@ -386,23 +376,14 @@ void qlinear_softmax(Operator& o) {
 void average(Operator& o, const std::vector<bool>& reduced) {
   const Tensor x = o.in(0);
   require(is_8bit(x.dtype));
-  Shape kept, extents;
-  int64_t count = 1;
-  for (size_t d = 0; d < x.rank(); ++d) {
-    (reduced[d] ? extents : kept).push_back(x.shape[d]);
-    if (reduced[d]) count *= x.shape[d];
-  }
-  const Tensor sums = o.graph.reduce(DType::kInt32, kept, extents, int_zero(),
+  const Axes axes(x.shape, reduced);
+  const Tensor sums = o.graph.reduce(DType::kInt32, axes.kept_shape, axes.extents, zero(DType::kInt32),
                                      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-                                       Indices at;
-                                       size_t next_kept = 0, next_reduced = 0;
-                                       for (size_t d = 0; d < x.rank(); ++d)
-                                         at.push_back(reduced[d] ? k[next_reduced++] : i[next_kept++]);
-                                       return sum + (as_int(body.load(x, at)) - zero_point(o, body, 2));
+                                       return sum + (as_int(body.load(x, axes.merge(i, k))) - zero_point(o, body, 2));
                                      });
-  const Tensor y = o.graph.compute(x.dtype, kept, [&](Body& body, const Indices& i) {
+  const Tensor y = o.graph.compute(x.dtype, axes.kept_shape, [&](Body& body, const Indices& i) {
     const Scalar s = scale(o, body, 3),
-                 multiplier = scale(o, body, 1) / (s * s.same(static_cast<double>(static_cast<float>(count))));
+                 multiplier = scale(o, body, 1) / (s * s.same(static_cast<double>(static_cast<float>(axes.count))));
     return requantize(body.load(sums, i), multiplier, zero_point(o, body, 4), x.dtype);
   });
   o.yield(o.graph.reshape(y, o.shape()));
@@ -437,16 +418,9 @@ void qlinear_average_pool(Operator& o) {
           std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; }));
   const ops::Window window = ops::pooling_window(o.node, extents);
   const DType dtype = o.in(0).dtype;
-  const Tensor x =
-      padded_for(o.graph, o.in(0), window, [&](Body& body) { return cast(zero_point(o, body, 2), dtype); });
-  const Tensor sums = o.graph.reduce(
-      DType::kFloat, o.shape(), window.kernel, [](Body& body) { return body.number(DType::kFloat, 0); },
-      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        Indices at = {i[0], i[1]};
-        const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
-        at.insert(at.end(), inside.begin(), inside.end());
-        return sum + dequantize(body.load(x, at), scale(o, body, 1), zero_point(o, body, 2));
-      });
+  const Tensor sums = pooled(
+      o, window, DType::kFloat, zero(DType::kFloat), [&](Body& body) { return cast(zero_point(o, body, 2), dtype); },
+      [&](Body& body, Scalar sum, Scalar v) { return sum + dequantize(v, scale(o, body, 1), zero_point(o, body, 2)); });
   const bool include_pad = o.node.get_int("count_include_pad", 0) != 0;
   std::vector<Tensor> counts;
   if (!include_pad) counts = tap_counts(o.graph, window, false);
@@ -459,11 +433,7 @@ void qlinear_average_pool(Operator& o) {
 }
 
 void qlinear_reduce_mean(Operator& o) {
-  const std::vector<int64_t> axes = o.node.get_ints("axes");
-  std::vector<bool> reduced(o.in(0).rank(), axes.empty());
-  for (int64_t axis : axes)
-    reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(reduced.size())))] = true;
-  average(o, reduced);
+  average(o, ops::ReducedAxes(o.node, o.node.get_ints("axes"), o.in(0).rank(), /*all_without_any=*/true).reduced);
 }
 
 }  // namespace

@@ -3,13 +3,9 @@
 // the last step of a sum.
 #pragma once
 
-#include <algorithm>
-
 #include "compiler/cpu/expressions/lowering.h"
 
 namespace tessera::cpu {
-
-inline bool is_real(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
 
 inline Start zero(DType dtype) {
   return [dtype](Body& body) { return body.number(dtype, 0); };
@@ -28,7 +24,6 @@ struct Axes {
       if (is_reduced[d]) count *= shape[d];
     }
   }
-  bool is_reduced(size_t axis) const { return std::find(reduced.begin(), reduced.end(), axis) != reduced.end(); }
   Indices merge(const Indices& i, const Indices& k) const {
     Indices at(kept.size() + reduced.size());
     for (size_t d = 0; d < kept.size(); ++d) at[kept[d]] = i[d];
@@ -44,6 +39,26 @@ inline Tensor fold(Operator& o, const Tensor& x, const Axes& axes, DType dtype, 
                           return f(sum, body.load(x, axes.merge(i, k)));
                         });
 }
+
+/// Tensors seen as [outer, length, inner], for what folds along an axis; with `flatten` that and all behind it.
+struct Lines {
+  Shape shape = {1, 1, 1};
+  Lines(const Shape& given, size_t axis, bool flatten) {
+    for (size_t d = 0; d < given.size(); ++d) shape[d < axis ? 0 : d == axis || flatten ? 1 : 2] *= given[d];
+  }
+  /// [outer, inner]: `x` of these lines folded along each, f(body, element, indices of the line, sum).
+  Tensor fold(Graph& graph, const Tensor& x, DType dtype, const Start& start,
+              const std::function<Scalar(Body&, Scalar x, const Indices& line, Scalar sum)>& f) const {
+    return graph.reduce(dtype, {shape[0], shape[2]}, {shape[1]}, start,
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                          return f(body, body.load(x, {i[0], k[0], i[1]}), i, sum);
+                        });
+  }
+};
+
+/// Folds each window of input 0, padded with `padding`: f(body, sum, element).
+Tensor pooled(Operator& o, const ops::Window& window, DType dtype, const Start& start, const Start& padding,
+              const std::function<Scalar(Body&, Scalar sum, Scalar x)>& f);
 
 /// Yields f of every element of `sums` in the result's type and shape.
 inline void finish(Operator& o, const Tensor& sums, const std::function<Scalar(Scalar)>& f) {

@@ -50,15 +50,12 @@ void pad(Operator& o) {
   const bool attributes = o.node.version < 11;
   const std::string mode = o.node.get_string("mode", "constant");
   const std::vector<int64_t> pads = attributes ? o.node.get_ints("pads") : o.constant(1).to_int64s();
-  std::vector<int64_t> axes(x.rank());
-  std::iota(axes.begin(), axes.end(), 0);
+  std::optional<std::vector<int64_t>> axes;
   if (o.has(3)) axes = o.constant(3).to_int64s();
-  require(pads.size() == 2 * axes.size());
-  std::vector<int64_t> low(x.rank(), 0), high(x.rank(), 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const auto d = static_cast<size_t>(ops::normalise_axis(o.node, axes[i], static_cast<int64_t>(x.rank())));
-    low[d] = pads[i];
-    high[d] = pads[i + axes.size()];
+  std::vector<int64_t> low, high;
+  for (const auto& [begin, end] : ops::pad_amounts(o.node, pads, axes, static_cast<int64_t>(x.rank()))) {
+    low.push_back(begin);
+    high.push_back(end);
   }
   // Negative amounts crop first.
   Tensor inside = x;

@@ -337,7 +337,7 @@ class Grouping : public BlockEditor {
         ops::quantized::quantize(static_cast<float>(value), static_cast<float>(scale_value(q)),
                                  static_cast<int32_t>(zero_value(q)), ops::quantized::range_of(type));
     operands.resize(std::max<size_t>(operands.size(), 3));
-    operands[2] = constant(op, ops::quantized::from_int32s(type, {}, {padding}));
+    operands[2] = constant(op, ops::quantized::from_int32s(type, {}, std::vector<int32_t>{padding}));
     return true;
   }
 

@@ -271,7 +271,9 @@ class Preparation : public BlockEditor {
     const float x = value->as<float>()[0];
     const int32_t zero = is_signed ? 0 : range.high / 2, step = x > 0 ? range.high : x == 0 ? zero : range.low;
     rewriter_.setInsertionPoint(where);
-    const auto scalar = [&](int32_t v) { return constant(where, ops::quantized::from_int32s(type, {}, {v})); };
+    const auto scalar = [&](int32_t v) {
+      return constant(where, ops::quantized::from_int32s(type, {}, std::vector<int32_t>{v}));
+    };
     const mlir::Value scale = constant(where, Tensor::scalar_f32(x == 0 ? 1.0f : x / static_cast<float>(step - zero)));
     NodeOp moved = create(where.getLoc(), "DequantizeLinear", "", dq.getVersion(), {scalar(step), scale, scalar(zero)},
                           {}, where.getInputs()[place].getType());

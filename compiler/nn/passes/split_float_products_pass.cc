@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer products whose results are float: MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm without parameters of
-// its result. Each becomes MatMulInteger, the addition of an int32 bias, Cast, Mul by the product of the scales and the
-// addition of a float bias, in the order of the operator's formula (docs/numerics.md), so that every bit is kept and
-// the product may run on the NPU. Only 8-bit weights that are constant are worth that. The products of
-// DynamicQuantizeLSTM become integer ones too, those of its hidden state in the body of a Scan.
+// Integer products whose results are float: MatMulIntegerToFloat and QGemm without parameters of its result. Each
+// becomes MatMulInteger, the addition of an int32 bias, Cast, Mul by the product of the scales and the addition of a
+// float bias, in the order of the operator's formula (docs/numerics.md), so that every bit is kept and the product may
+// run on the NPU. Only 8-bit weights that are constant are worth that. The products of DynamicQuantizeLSTM become
+// integer ones too, those of its hidden state in the body of a Scan.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -32,19 +32,6 @@ bool split_to_float(NodeOp op, mlir::PatternRewriter& rewriter) {
   Splitter split(op, rewriter);
   const mlir::Value sum = split.one("MatMulInteger", 10, {a, b, input_or_null(op, 4), input_or_null(op, 5)});
   split.finish(sum, split.one("Mul", 14, {a_scale, b_scale}), input_or_null(op, 6));
-  return true;
-}
-
-/// Inputs: A, B, scale of B, zero point of B, bias; A's parameters are computed from its content.
-bool split_dynamic(NodeOp op, mlir::PatternRewriter& rewriter) {
-  if (!op.is("DynamicQuantizeMatMul", kMicrosoftDomain)) return false;
-  const mlir::Value b = op->getOperand(1), b_scale = op->getOperand(2);
-  if (!is_byte(b) || !constant_value(b) || !is_known_float(b_scale)) return false;
-  Splitter split(op, rewriter);
-  NodeOp quantised = split.make("DynamicQuantizeLinear", 11, {op->getOperand(0)}, {}, 3);
-  const mlir::Value sum =
-      split.one("MatMulInteger", 10, {quantised->getResult(0), b, quantised->getResult(2), input_or_null(op, 3)});
-  split.finish(sum, split.one("Mul", 14, {quantised->getResult(1), b_scale}), input_or_null(op, 4));
   return true;
 }
 
@@ -204,11 +191,9 @@ bool split_lstm(NodeOp op, mlir::PatternRewriter& rewriter) { return LstmSplitte
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_split_float_products_pass() {
-  return make_function_pass("nn-split-float-products",
-                            "integer products with float results become integer products and arithmetic",
-                            [](mlir::func::FuncOp func) {
-                              return apply_rewrites(func, {split_to_float, split_dynamic, split_gemm, split_lstm});
-                            });
+  return make_function_pass(
+      "nn-split-float-products", "integer products with float results become integer products and arithmetic",
+      [](mlir::func::FuncOp func) { return apply_rewrites(func, {split_to_float, split_gemm, split_lstm}); });
 }
 
 }  // namespace tessera::nn
