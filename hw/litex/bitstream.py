@@ -140,13 +140,13 @@ def end(process):
 
 
 def goes_round(log):
-    """Whether the last ROUNDS rounds of nextpnr's router have never left less than the ROUNDS before them: wires that
-    several nets want, and late ones. It has no bound of its own, a single wire may hinder it, and late ones may come
-    and go in turn."""
+    """Whether the last ROUNDS rounds of nextpnr's router have never left fewer wires that several nets want than the
+    ROUNDS before them. It has no bound of its own then, and a single wire may hinder it. Late wires alone are another
+    matter: nextpnr stops to route them again after 1,500 rounds, and what it has may be enough."""
     with open(log, "rb") as file:
         file.seek(max(0, log.stat().st_size - LOG_TAIL))
-        found = re.findall(rb"iter=\d+ wires=\d+ overused=(\d+) overuse=\d+ tmgfail=(\d+)", file.read())
-    left = [int(overused) + int(late) for overused, late in found[-2 * ROUNDS :]]
+        found = re.findall(rb"iter=\d+ wires=\d+ overused=(\d+) overuse=\d+ tmgfail", file.read())
+    left = [int(overused) for overused in found[-2 * ROUNDS :]]
     return len(left) == 2 * ROUNDS and 0 < min(left[:ROUNDS]) <= min(left[ROUNDS:])
 
 
