@@ -158,8 +158,8 @@ module tsr_rows #(
   logic [RowBits-1:0] slot_row;
   assign absent = both && (beside_q ? !before_q : rest_q || fetch_row_q > rows_q);
   assign ask = !fetched_all_q && ((state_q == Walk && (!claimed_q[half_q] || beside_q || fetch_row_q != '0)) ||
-                                  (running_q && !is_max && !hazard));
-  assign stepping = is_max && running_q && !fetched_all_q && !refused_q;
+                                  (running_q && !max_q && !hazard));
+  assign stepping = max_q && running_q && !fetched_all_q && !refused_q;
   assign asking = ask && enable && !back_q && pace_q == '0;
   assign src_req_o = stepping || refused_q || (asking && !absent);
   assign src_addr_o = refused_q ? read_address_q : source_step + run_source_q;
@@ -700,26 +700,20 @@ module tsr_rows #(
   // Destinations under way, which a source may be: newest first. They are compared with the next read's address a cycle
   // ahead: both stand two cycles or more before the read.
   localparam int unsigned UnderWay = (Behind + 2 + Turns) / Turns + 1;
-  localparam int unsigned WayBits = $clog2(UnderWay + 1);
   logic [13:0] way_q[UnderWay];
   logic [UnderWay-1:0] meets_q;
-  logic [WayBits-1:0] ways_q;
+  logic [UnderWay-1:0] ways_q;  // as many ones as are under way, from bit 0 on
   logic arrives;
   assign arrives = write_q && enable;
-  always_comb begin
-    hazard = ways_q == WayBits'(UnderWay);
-    for (int unsigned w = 0; w < UnderWay; w++) begin
-      if (WayBits'(w) < ways_q && meets_q[w]) hazard = 1'b1;
-    end
-  end
+  assign hazard = ways_q[UnderWay-1] || (ways_q & meets_q) != '0;
   always_ff @(posedge clk_i) begin
     for (int unsigned w = 0; w < UnderWay; w++) meets_q[w] <= map.src == map.dst && way_q[w] == src_addr_o;
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       ways_q <= '0;
-    end else if (!reducing) begin
-      ways_q <= ways_q + WayBits'(takes_result) - WayBits'(arrives);
+    end else if (!reducing && takes_result != arrives) begin
+      ways_q <= takes_result ? {ways_q[UnderWay-2:0], 1'b1} : ways_q >> 1;
     end
   end
   always_ff @(posedge clk_i) begin

@@ -215,7 +215,7 @@ MUTANTS = [
         "1'b0",
         "rows read INP without a claim",
     ),
-    ("tsr_rows", "meets_q[w]) hazard = 1'b1;", "1'b1", "1'b0", "rows read what they have not written yet"),
+    ("tsr_rows", "(ways_q & meets_q) != '0;", "meets_q", "'0", "rows read what they have not written yet"),
     (
         "tsr_rows",
         "assign result_target = (both ? target_read : run_target_q) + target_step;",
