@@ -123,7 +123,7 @@ void log_sum_exp(const Tensor& in, const ReducedAxes& axes, Tensor& out) {
   for (const Sum& s : sums) *y++ = result_in<T>(s.top + std::log(s.exponentials));
 }
 
-Kernel reduction(bool keeps_single, bool axes_input, Reduce reduce) {
+Kernel reduction(bool keeps_single, bool axes_input, const Reduce& reduce) {
   return [=](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor& given = c.input(0);
     const std::vector<int64_t> axes =
