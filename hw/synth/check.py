@@ -97,7 +97,8 @@ def check_structure(folder, config):
 def check_templates(folder):
     """The simulator's form of each block RAM and of the ALU's tables (macro VERILATOR) and the one for synthesis are
     equal: a proof over all inputs of five cycles, which is more than a word needs to be written twice and read. A byte
-    that is read in the cycle in which it is written, which the simulator gives wrong on purpose, is the old one here."""
+    that is read in the cycle in which it is written is the old one here, which the simulator gives wrong on purpose.
+    """
     rtl = machine.ROOT / "hw/rtl"
     sources = [machine.ROOT / "isa/generated/tsr_isa_pkg.sv", *sorted(rtl.glob("tsr_ram_*.sv"))]
     sources += [rtl / "tsr_alu_tables.sv", machine.ROOT / "hw/synth/equal_tables.sv"]
