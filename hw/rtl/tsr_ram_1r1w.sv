@@ -4,7 +4,8 @@
 //
 // Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A byte that is read in the cycle
 // in which it is written means nothing (no_rw_check), and the simulator gives it wrong; with Parity it is the old one, as
-// all that is read is checked. Reset: none, the content is data. Legal: Width a multiple of 8. Nothing but wbe_i says that something is written: so a write has no gates in here, of which each copy would have its own.
+// all that is read is checked. Reset: none, the content is data. Legal: Width a multiple of 8. Nothing but wbe_i says
+// that something is written: so a write has no gates in here, of which each copy would have its own.
 // With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it (tsr_ram_parity). A read checks
 // the whole word: error_o two cycles after re_i. Memory that was never written must be zero then.
 module tsr_ram_1r1w #(

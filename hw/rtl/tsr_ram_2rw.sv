@@ -5,12 +5,12 @@
 // Latency: a_rdata_o and b_rdata_o in the cycle after a read. Throughput: one access a port and cycle. A byte that
 // A reads in the cycle in which B writes it means nothing (no_rw_check), and the simulator gives it wrong; with
 // Parity it is the old one, as all that is read is checked. What B reads in a cycle in which it writes means nothing.
-// Reset: none, the content is data. Legal: Width a multiple of 8. With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it
-// (tsr_ram_parity). A read checks the whole word: a_error_o and b_error_o two cycles after it. Memory that was never
-// written must be zero then. With Pairs a read through A names two neighbouring words, of which that of even address
-// and that of odd address come side by side: the memory is two, of which each has half of the words. a_pair_i says that
-// both are wanted; else the other one means nothing. With Pairs = 2 the memory is four, by address, and a_rows_i asks
-// for a second pair from the other two, at a_above_i: both addresses are even then.
+// Reset: none, the content is data. Legal: Width a multiple of 8. With Parity each byte has a ninth bit, which a block
+// RAM has anyway; the writer gives it (tsr_ram_parity). A read checks the whole word: a_error_o and b_error_o two
+// cycles after it. Memory that was never written must be zero then. With Pairs a read through A names two neighbouring
+// words, of which that of even address and that of odd address come side by side: the memory is two, of which each has
+// half of the words. a_pair_i says that both are wanted; else the other one means nothing. With Pairs = 2 the memory is
+// four, by address, and a_rows_i asks for a second pair from the other two, at a_above_i: both addresses are even then.
 module tsr_ram_2rw #(
   parameter int unsigned Width = 64,
   parameter int unsigned Depth = 16,

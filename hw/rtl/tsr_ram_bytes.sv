@@ -4,8 +4,8 @@
 // reads a word and chooses.
 //
 // Latency: rdata_o in the cycle after re_i; after clear_i, which comes without re_i, it is 0. Throughput: one read and one write a
-// cycle. A byte that is read in the cycle in which it is written means nothing (no_rw_check), but with Parity. Reset: none, the
-// content is data. Legal: Bytes a power of two from 2 on. With Parity each byte has a ninth bit, which the writer gives (tsr_ram_parity). A read
+// cycle. A byte that is read in the cycle in which it is written means nothing (no_rw_check), but with Parity. Reset: none,
+// the content is data. Legal: Bytes a power of two from 2 on. With Parity each byte has a ninth bit, which the writer gives (tsr_ram_parity). A read
 // checks its byte: error_o two cycles after re_i. Memory that was never written must be zero then.
 module tsr_ram_bytes #(
   parameter int unsigned Bytes  = 8,   // of a word

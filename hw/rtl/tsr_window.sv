@@ -155,7 +155,7 @@ module tsr_window #(
   // The rows before, the newer one in the lower half; with RasterPairs those of even columns, or of all, and of odd ones.
   // Where a vector is chosen from four memories the newer row's zero point is subtracted when it is read: a choice and a
   // subtraction behind INP and in front of another memory would be the longest path.
-  // The column that is read is never the one that is written: a row has two at least.
+  // Where a tap takes a line, its column is not written in the cycle in which it is read (hw/assert). Else it may be.
   (* ram_style = "block", no_rw_check *) logic [Width+Newer-1:0] line_mem[LineDepth];
   logic [Width+Newer-1:0] line_q, odd_line_q;
   logic [Width-1:0] newer, odd_newer, older, odd_older;
