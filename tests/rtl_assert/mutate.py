@@ -215,6 +215,13 @@ MUTANTS = [
         "1'b0",
         "rows read INP without a claim",
     ),
+    (
+        "tsr_gemm",
+        "assign line_col = LineBits'(column);",
+        "LineBits'(column)",
+        "'0",
+        "a line buffer's column is read while it is written",
+    ),
     ("tsr_rows", "(ways_q & meets_q) != '0;", "meets_q", "'0", "rows read what they have not written yet"),
     (
         "tsr_rows",
