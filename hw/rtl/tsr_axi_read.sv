@@ -68,7 +68,9 @@ module tsr_axi_read #(
   assign m_arlen_o = arlen_q;
 
   logic beat_valid, beat_ready, beat_last;
-  tsr_queue #(.Width(8 * AxiBytes + 2), .Depth(tsr_isa_pkg::TimingBusBeatsWaiting)) u_beats (
+  // A beat stands in a register: LOAD's realigner and the wires to the scratchpads are behind it.
+  localparam int unsigned BeatBits = 8 * AxiBytes + 2;
+  tsr_queue #(.Width(BeatBits), .Depth(tsr_isa_pkg::TimingBusBeatsWaiting), .HeadBits(BeatBits)) u_beats (
     .clk_i, .rst_ni, .valid_i(m_rvalid_i), .data_i({m_rlast_i, m_rresp_i[1], m_rdata_i}), .ready_o(m_rready_o),
     .valid_o(beat_valid), .data_o({beat_last, r_error_o, r_data_o}), .ready_i(beat_ready)
   );
