@@ -54,7 +54,7 @@ Cycle Load::join_from(Cycle ready) {
 Cycle Load::emit_from(const Run& run, Cycle ready) {
   ready = join_from(ready);
   if (ready == kNever) return kNever;
-  if (run.pad || run.bytes == 0) return ready;
+  if (!moves(run)) return ready;
   const Cycle bursts = bursts_free();
   return bursts == kNever ? kNever : std::max(ready, bursts);
 }
@@ -69,15 +69,14 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   piece.port = load_port(run_item_.space);
   piece.groups = piece.none ? 0 : groups_of(run.sp, run.bytes, width);
   piece.refused = piece.groups * refusals();
-  piece.beats = piece.prime = piece.tail = 0;
+  piece.beats = piece.lead = piece.prime = piece.tail = 0;
   piece.taken = false;
   piece.joined = piece.moved = 0;
   if (moves) {
-    const auto from = static_cast<uint32_t>(run.dram & (width - 1));
-    const uint32_t to = run.sp & (width - 1);
-    piece.beats = groups_of(run.dram, run.bytes, width);
-    piece.prime = from > to ? 1 : 0;
-    piece.tail = piece.prime + piece.groups + piece.refused - held(piece.beats) - piece.beats;
+    piece.beats = run.beats;
+    piece.lead = run.shares && !run.over ? 1 + refusals() : 0;
+    piece.prime = run.over && !run.shares ? 1 : 0;
+    piece.tail = piece.prime + piece.groups + piece.refused - held(piece.beats) - piece.lead - piece.beats;
   }
   counters().busy += piece.groups;
   ++emitted_;
@@ -98,9 +97,8 @@ uint32_t Load::held(uint32_t beats) const {
 
 /// It needs a cycle for each beat, like the run before it.
 void Load::joined(const Run& run, Cycle at) {
-  const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
   Piece& piece = pieces_.back();
-  const uint32_t beats = groups_of(run.dram, run.bytes, width);
+  const uint32_t beats = run.beats;
   joined_.push_back({piece.beats, at});
   ++piece.joined;
   piece.tail += beats * refusals() + held(piece.beats) - held(piece.beats + beats);
@@ -235,10 +233,10 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
   for (const Piece& piece : pieces_) {
     const Cycle first = std::max(piece.emitted + kStart, free);
     if (!piece.pad) {
-      const double groups_a_beat = static_cast<double>(piece.groups) / piece.beats;
+      const double groups_a_beat = static_cast<double>(piece.groups - (piece.lead > 0 ? 1 : 0)) / piece.beats;
       return {!burst.run_first ? 0
               : free == kNever ? kNever
-                               : first - isa::timing::bus::kSeen,
+                               : first + piece.lead - isa::timing::bus::kSeen,
               piece.port, groups_a_beat, piece.groups == 0 ? 1 : 1 + Cycle{piece.refused / piece.groups}};
     }
     if (piece.none || free == kNever) continue;
@@ -279,7 +277,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
     leave_queue(free_ - 1);
     joined_.pop_front();
   }
-  const Cycle work = piece.beats + piece.tail;
+  const Cycle work = piece.lead + piece.beats + piece.tail;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   const Cycle starved = free_ > from + work + blocked ? free_ - from - work - blocked : 0;
