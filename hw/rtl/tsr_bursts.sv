@@ -17,8 +17,9 @@ module tsr_bursts #(
   input  logic        rst_ni,
   input  logic        run_valid_i,
   output logic        run_ready_o,
-  input  logic [63:0] run_dram_i,
+  input  logic [63:0] run_dram_i,       // of the first burst
   input  logic [22-$clog2(AxiBytes):0] run_left_i,  // beats - 1
+  input  logic        run_shares_i,     // the first of them is none of its bursts
   input  logic        run_continues_i,  // whole beats, begins where the run before ended
   input  logic        run_more_i,       // the next run will continue this one
   output logic        burst_valid_o,
@@ -98,10 +99,10 @@ module tsr_bursts #(
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {left, more, few_new, few_joined, behind, few_behind} = 'x;
     if (!tsr_isa_pkg::Simulated || take || fire) begin
-      left = run_ready_o ? (joins ? left_q : '0) + run_left_i + BeatBits'(joins)
+      left = run_ready_o ? (joins ? left_q : {BeatBits{Joins && run_shares_i}}) + run_left_i + BeatBits'(joins)
                          : left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
       more = run_ready_o ? run_more_i : more_q;
-      few_new = run_left_i[BeatBits-1:FewBits] == '0 && run_left_i[FewBits-1:0] != '1;
+      few_new = run_left_i[BeatBits-1:FewBits] == '0 && (run_shares_i || run_left_i[FewBits-1:0] != '1);
       few_joined = run_left_i[BeatBits-1:FewBits] == '0 && left_q[BeatBits-1:FewBits] == '0 &&
           (FewBits + 1)'(run_left_i[FewBits-1:0]) + (FewBits + 1)'(left_q[FewBits-1:0]) <
           (FewBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 2);

@@ -47,11 +47,12 @@ module tsr_runs #(
   input  logic [63:0]   window_last_i,
   output logic          run_valid_o,
   output logic          run_ends_o,      // run_valid_o of a run with `last`, which waits for no comparison
+  output logic          leaves_o,        // run_valid_o and run_ready_i
   input  logic          run_ready_i,
   output logic          run_none_o,      // 0 bytes
   output logic          run_reads_o,     // beats are to be requested
   output logic [63:0]   run_dram_o,      // from here on; the offset in the beat is that of the run
-  output logic [22-$clog2(AxiBytes):0] run_left_o,  // so many beats, less one
+  output logic [22-$clog2(AxiBytes):0] run_left_o,  // beats of the run, less one
   output logic [21:0]   run_sp_o,
   output logic [21:0]   run_bytes_o,
   output logic          run_continues_o,
@@ -151,7 +152,7 @@ module tsr_runs #(
   always_ff @(posedge clk_i) begin
     if (loop_valid) begin
       loops[{half_q, loop}] <= LoopBits'(prep_loop);
-      prep_once_q[loop] <= loop_steps == '0;
+      prep_once_q <= {prep_once_q[Loops-2:0], loop_steps == '0};  // loop 3 comes first
     end
     prep_before_any_q <= {Pads && instr.pad_before[1] != '0, Pads && instr.pad_before[0] != '0};
   end
@@ -252,15 +253,20 @@ module tsr_runs #(
   logic [2:0] held_space_q, held_fault_q;
   logic [7:0] held_pad_value_q;
   logic [31:0] held_pc_q;
-  logic joins, emit, held_full, held_continues_q, continues, page_continues, dram_continues, aligned;
+  logic joins, emit, held_full_q, held_continues_q, continues, dram_continues, aligned;
 
-  // Beats are compared within a page and the pages beside it, for both that ask: whether the step begins where the run
-  // ends, and whether it begins in the beat of the run's last byte. That is the beat before the run's end when a beat ends
-  // there. A page's last beat is not shared, so that the next one's address needs no long sum.
+  // Whether the step begins in the beat of the run's last byte, which is the beat before the run's end when a beat ends
+  // there. A page's last beat is not shared: then pages are compared as they are, and the next beat's address needs no long
+  // sum.
   localparam int unsigned PageBits = $clog2(tsr_isa_pkg::TimingBusPageBytes);
   localparam int unsigned PlaceBits = PageBits - OffsetBits;
-  logic held_none_q, held_over_q, held_shares_q, over, shares, same_beat, beat_before, begins_beat;
-  logic [23:0] held_beats_q, beats_before;  // bytes from the first beat that is requested on, less one
+  logic held_none_q, held_over_q, held_shares_q, held_one_q, over, shares, same_page, same_beat, beat_before, short_length;
+  logic one_first, one_joined, shared_alone;
+  // Bytes from the begin of the first beat on, less one; of one step, and with one more. Sums that are kept are not made
+  // one with a choice in front of it.
+  logic [22:0] held_beats_q;
+  (* keep *) logic [22:0] beats_first, beats_joined;
+  (* keep *) logic [21:0] bytes_joined;
   logic [PlaceBits-1:0] step_place, end_place, place_differs, place_borrows;
   assign step_place = dram_q[OffsetBits+:PlaceBits];
   assign end_place = held_dram_end_q[OffsetBits+:PlaceBits];
@@ -270,9 +276,28 @@ module tsr_runs #(
                           ((step_place[PlaceBits-2:0] | ~end_place[PlaceBits-2:0]) & (PlaceBits - 1)'(1)), 1'b0};
   assign beat_before = place_differs == place_borrows;
 
-  assign held_full = held_bytes_q[21:$clog2(JoinBytes)] != '0;
-  assign page_continues = held_dram_end_q[SpanBits-1:PageBits] == dram_q[SpanBits-1:PageBits];
-  assign dram_continues = page_continues && held_dram_end_q[PageBits-1:0] == dram_q[PageBits-1:0];
+  // Long comparisons are trees of look-up tables of six inputs, which are kept as they stand here: Yosys would take
+  // wider ones with multiplexers behind them, which are slower.
+  localparam int unsigned Alike = (SpanBits + 2) / 3, SpAlike = 8, Thirds = (Alike + 5) / 6;
+  logic [3*Alike-1:0] dram_differs;
+  logic [3*SpAlike-1:0] sp_differs;
+  (* keep *) logic [Alike-1:0] dram_alike;
+  (* keep *) logic [SpAlike-1:0] sp_alike;
+  (* keep *) logic [Thirds-1:0] dram_thirds;
+  (* keep *) logic may_join, sp_lower, sp_upper;
+  assign dram_differs = {1'b0, held_dram_end_q ^ dram_q[SpanBits-1:0]};
+  assign sp_differs = {2'b00, held_sp_end_q ^ sp_q};
+  always_comb begin
+    for (int unsigned k = 0; k < Alike; k++) dram_alike[k] = dram_differs[3*k+:3] == '0;
+    for (int unsigned k = 0; k < SpAlike; k++) sp_alike[k] = sp_differs[3*k+:3] == '0;
+    dram_thirds = '1;
+    for (int unsigned k = 0; k < Alike; k++) if (!dram_alike[k]) dram_thirds[k/6] = 1'b0;
+  end
+  assign dram_continues = dram_thirds == '1;
+  assign may_join = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && !held_full_q;
+  assign sp_lower = sp_alike[5:0] == '1;
+  assign sp_upper = sp_alike[7:6] == '1 && may_join;
+  assign same_page = held_dram_end_q[SpanBits-1:PageBits] == dram_q[SpanBits-1:PageBits];
   assign same_beat = held_dram_end_q[OffsetBits-1:0] == '0 ? beat_before : step_place == end_place;
   assign over = Pads && dram_q[OffsetBits-1:0] > sp_q[OffsetBits-1:0];
   assign aligned = dram_q[OffsetBits-1:0] == '0 && sp_q[OffsetBits-1:0] == '0 && length_q[OffsetBits-1:0] == '0 &&
@@ -280,15 +305,22 @@ module tsr_runs #(
   assign continues = Pads && held_q && !held_last_q && !held_pad_q && !held_shares_q && !step_pad && dram_continues && aligned;
   // A run that shares and has only a part of its own first group in that beat takes it from the realigner's older beat. So
   // does what follows, but not a run whose first group ends with the beat: it would take the beat itself, which is gone.
-  assign shares = Pads && held_q && !held_last_q && !held_pad_q && !step_pad && !packed_q && page_continues && same_beat &&
-      step_place != '1 && (over || !held_over_q || !held_beats_q[23]);
-  assign begins_beat = dram_q[OffsetBits-1:0] == '0;
-  assign beats_before = {{(23 - OffsetBits) {begins_beat || shares}}, begins_beat != shares, dram_q[OffsetBits-1:0] - 1'b1};
-  assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q &&
-      (step_pad || dram_continues) && !held_full;
+  assign shares = Pads && held_q && !held_last_q && !held_pad_q && !step_pad && !packed_q && same_page && same_beat &&
+      step_place != '1 && (over || !held_over_q || !shared_alone);
+  // Whether the run lies in one beat is found beside the sums: of its first step, and with one more.
+  assign shared_alone = held_shares_q && held_one_q;
+  assign short_length = length_q[15:OffsetBits+1] == '0;
+  assign one_first = short_length && {2'd0, dram_q[OffsetBits-1:0]} + {1'b0, length_q[OffsetBits:0]} <= (OffsetBits + 2)'(AxiBytes);
+  assign one_joined = held_one_q && short_length &&
+      {2'd0, held_beats_q[OffsetBits-1:0]} + {1'b0, length_q[OffsetBits:0]} < (OffsetBits + 2)'(AxiBytes);
+  assign beats_first = {{(23 - OffsetBits) {dram_q[OffsetBits-1:0] == '0}}, dram_q[OffsetBits-1:0] - 1'b1} + {7'd0, length_q};
+  assign joins = sp_lower && sp_upper && (step_pad || dram_continues);
+  assign bytes_joined = held_bytes_q + {6'd0, length_q};
+  assign beats_joined = held_beats_q + {7'd0, length_q};
   assign run_ends_o = held_q && held_last_q;
   assign run_valid_o = run_ends_o || (held_q && walk_q && !joins);
   assign emit = run_valid_o && run_ready_i;
+  assign leaves_o = emit;
   assign step_take = walk_q && (!held_q || joins || emit);
   assign begins = prep_done && (!walk_q || step_last);
   assign prep_take = begins && (!walk_q || step_take);
@@ -333,8 +365,11 @@ module tsr_runs #(
       held_last_q <= step_last;
       held_dram_end_q <= dram_q[SpanBits-1:0] + SpanBits'(length_q);
       held_sp_end_q <= sp_q + {6'd0, sp_length};
-      held_bytes_q <= (joins ? held_bytes_q : '0) + {6'd0, length_q};
-      held_beats_q <= (joins ? held_beats_q : beats_before) + {8'd0, length_q};
+      // Whether it joins comes late, and chooses behind the sums.
+      held_bytes_q <= joins ? bytes_joined : {6'd0, length_q};
+      held_full_q <= joins ? bytes_joined[21:$clog2(JoinBytes)] != '0 : 22'(length_q) >= 22'(JoinBytes);
+      held_beats_q <= joins ? beats_joined : beats_first;
+      held_one_q <= joins ? one_joined : one_first;
       if (!joins) begin
         held_dram_q <= dram_q;
         held_sp_q <= sp_q;
@@ -369,7 +404,7 @@ module tsr_runs #(
 
   assign busy_o = prep_valid_q || walk_q || held_q;
   assign run_none_o = held_none_q;
-  assign run_reads_o = !held_none_q && !held_pad_q && !held_beats_q[23];
+  assign run_reads_o = !held_none_q && !held_pad_q && !shared_alone;
   assign run_dram_o = {held_dram_q[63:PageBits], held_dram_q[OffsetBits+:PlaceBits] + PlaceBits'(held_shares_q),
                        held_dram_q[OffsetBits-1:0]};
   assign run_left_o = held_beats_q[22:OffsetBits];

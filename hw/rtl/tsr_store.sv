@@ -58,7 +58,7 @@ module tsr_store #(
 );
 
   logic runs_busy, run_valid, run_ends, run_ready, run_packed_unused, run_pad_unused, run_last, run_signal, run_none, run_continues_unused, run_more_unused;
-  logic run_reads_unused, run_over_unused, run_shares_unused, run_keep_unused;
+  logic run_reads_unused, run_over_unused, run_shares_unused, run_keep_unused, run_leaves_unused;
   logic [22-OffsetBits:0] run_left;
   logic [63:0] run_dram;
   logic [21:0] run_sp, run_bytes;
@@ -71,7 +71,7 @@ module tsr_store #(
     .OutBytes(OutBytes)
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
-    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends), .run_ready_i(run_ready), .run_none_o(run_none),
+    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends), .leaves_o(run_leaves_unused), .run_ready_i(run_ready), .run_none_o(run_none),
     .run_reads_o(run_reads_unused), .run_dram_o(run_dram), .run_left_o(run_left),
     .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues_unused), .run_more_o(run_more_unused),
     .run_over_o(run_over_unused), .run_shares_o(run_shares_unused), .run_keep_o(run_keep_unused), .run_space_o(run_space),
@@ -91,7 +91,7 @@ module tsr_store #(
 
   tsr_bursts #(.AxiBytes(AxiBytes), .Joins(1'b0)) u_bursts (
     .clk_i, .rst_ni, .run_valid_i(run_valid && !run_none && reads_ready && offsets_ready), .run_ready_o(bursts_ready),
-    .run_dram_i(run_dram), .run_left_i(run_left), .run_continues_i(1'b0), .run_more_i(1'b0), .burst_valid_o(bursts_valid),
+    .run_dram_i(run_dram), .run_left_i(run_left), .run_shares_i(1'b0), .run_continues_i(1'b0), .run_more_i(1'b0), .burst_valid_o(bursts_valid),
     .burst_ready_i(burst_ready_i && expect_ready), .burst_addr_o, .burst_len_o, .burst_last_o(burst_last), .burst_grows_o(burst_grows_unused),
     .busy_o(bursts_busy)
   );
@@ -242,7 +242,7 @@ module tsr_store #(
   assign complete_pc_o = complete_pc_q;
 
   logic unused;
-  assign unused = &{1'b0, run_reads_unused, run_over_unused, run_shares_unused, run_keep_unused, run_pad_unused, run_continues_unused, run_more_unused, burst_grows_unused, run_pad_value_unused, beats_ready_unused, align_starved_unused,
+  assign unused = &{1'b0, run_reads_unused, run_over_unused, run_shares_unused, run_keep_unused, run_leaves_unused, run_pad_unused, run_continues_unused, run_more_unused, burst_grows_unused, run_pad_value_unused, beats_ready_unused, align_starved_unused,
                     align_last_unused};
 
 endmodule

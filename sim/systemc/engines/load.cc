@@ -32,7 +32,7 @@ void Load::reset() {
   joined_.clear();
   moving_ = {};
   free_ = begun_ = 0;
-  blocked_ = 0;
+  blocked_ = ahead_ = 0;
   error_ = draining_ = false;
   padding_ = {};
   context_.padding_share = 0;
@@ -165,6 +165,7 @@ bool Load::pad(Cycle now) {
                        (first + piece.groups <= npu_.port_free_until(piece.port) && !context_.alu_reads_inp);
     if (alone) {
       leave_queue(first - 1);
+      ahead_ = 0;
       free_ = first + piece.groups + piece.refused;
       stalled(piece.refused);
       written(first, free_);
@@ -175,7 +176,8 @@ bool Load::pad(Cycle now) {
       return false;
     }
     leave_queue(first - 1);
-    padding_ = {true, first, first, static_cast<double>(piece.groups), 1};
+    padding_ = {true, first, first, piece.groups - (first == free_ ? ahead_ : 0), 1};
+    ahead_ = 0;
   }
   padding_.left -= static_cast<double>(now - padding_.since) * padding_.rate;
   padding_.since = now;
@@ -189,6 +191,7 @@ bool Load::pad(Cycle now) {
   }
   stalled(std::max(now - padding_.from, Cycle{piece.groups}) - piece.groups);
   padding_.active = false;
+  ahead_ = std::clamp(-padding_.left, 0.0, 1 - 1e-6);
   share_inp(piece.port, 0);
   free_ = now;
   written(padding_.from, now);
@@ -237,7 +240,8 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
       return {!burst.run_first ? 0
               : free == kNever ? kNever
                                : first + piece.lead - isa::timing::bus::kSeen,
-              piece.port, groups_a_beat, piece.groups == 0 ? 1 : 1 + Cycle{piece.refused / piece.groups}};
+              piece.port, groups_a_beat, piece.groups == 0 ? 1 : 1 + Cycle{piece.refused / piece.groups},
+              first == free_ ? ahead_ : 0};
     }
     if (piece.none || free == kNever) continue;
     free = first + piece.groups + piece.refused;
@@ -248,6 +252,7 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
 
 void Load::begun(const Burst& burst, Cycle at, double beat_cycles) {
   moving_ = {at + isa::timing::bus::kSeen, burst.beats, beat_cycles};
+  ahead_ = 0;
   if (pieces_.front().joined == 0) return;  // padding too
   joined_leave();
   wake();
@@ -273,6 +278,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   moving_ = {};
   const Cycle from = std::max(piece.emitted + kStart, free_);
   free_ = at + isa::timing::bus::kSeen + piece.tail;
+  ahead_ = burst.ahead;
   for (uint32_t k = piece.joined; k > 0; --k) {
     leave_queue(free_ - 1);
     joined_.pop_front();

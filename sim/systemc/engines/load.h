@@ -99,6 +99,7 @@ class Load : public Transfer {
   uint32_t held(uint32_t beats) const;
   void share_inp(Port port, double share);
   Padding padding_;
+  double ahead_ = 0;      // of one more group, that the port has had time for since the last boundary
   bool overdue_ = false;  // padding is written at once: beats behind it have come
 };
 
