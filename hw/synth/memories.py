@@ -20,10 +20,11 @@ MEMORIES = {
     "tsr_queue.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_runs.loops": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_runs.iterations": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_rows.reciprocals": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
+    "tsr_rows.reciprocals": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),  # of tsr_row_setup, synthesised inside
+    "tsr_row_setup.reciprocals": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
 }
 # Those that some machines do not have.
-OPTIONAL = {"tsr_window.odd_mem", "tsr_rows.reciprocals"}
+OPTIONAL = {"tsr_window.odd_mem", "tsr_rows.reciprocals", "tsr_row_setup.reciprocals"}
 # Memories that may become flip-flops, and up to how many words: below that they are cheaper than LUT RAM.
 FLIP_FLOPS = {"tsr_queue.mem": 4}
 # Pipelines written as memories, and what is kept of a few rows: LUT RAM or flip-flops, what Yosys finds cheaper.
@@ -35,8 +36,13 @@ PIPELINES = {
     "tsr_alu_prepare.constants": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_gemm.inside_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     **{
-        f"tsr_rows.{name}": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP")
-        for name in ("base", "target", "maximum", "lane_maximum", "corner", "kept")
+        f"{module}.{name}": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP")
+        for module, names in (
+            ("tsr_rows", ("base", "target", "maximum", "lane_maximum", "corner", "kept")),  # also of its parts
+            ("tsr_row_lane", ("lane_maximum", "corner")),
+            ("tsr_row_results", ("kept",)),
+        )
+        for name in names
     },
 }
 LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"

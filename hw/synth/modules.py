@@ -37,7 +37,19 @@ PARTS = {
         "tsr_alu_source",
         "tsr_alu_lanes",
         "tsr_alu_write",
-    )
+    ),
+    "tsr_rows": (
+        "tsr_row_reads",
+        "tsr_row_groups",
+        "tsr_row_maximum",
+        "tsr_row_walk",
+        "tsr_row_setup",
+        "tsr_row_lane",
+        "tsr_row_channels",
+        "tsr_row_write",
+        "tsr_row_under_way",
+        "tsr_row_results",
+    ),
 }
 
 
