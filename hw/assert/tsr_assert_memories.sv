@@ -18,11 +18,12 @@ module tsr_assert_window #(
   input logic [SourceBits-1:0] source_i
 );
   // Which of the two is written, and whether what was read last came from a column that was written at the same time. A
-  // single vector of an odd column needs nothing of the even one.
+  // single vector of an odd column needs nothing of the even one. No tap takes a line where windows have one row; what
+  // is read while such a vector is written is the first one of the next raster, in whose first row lines mean nothing.
   logic even, odd, same, even_wrong_q, odd_wrong_q;
   assign even = RasterPairs == 0 || !pairs_i || pair_i || !odd_i;
   assign odd = RasterPairs != 0 && pairs_i && odd_i;
-  assign same = step_i && write_i && col_i == col_q;
+  assign same = step_i && write_i && source_i != '0 && col_i == col_q;
   always @(posedge clk_i) begin
     if (read_i) {even_wrong_q, odd_wrong_q} <= {same && even, same && odd};
     if (step_i && write_i && source_i != '0) begin  // where a tap takes a line

@@ -163,7 +163,11 @@ void run_programs(uint64_t count, bool (*wanted)(const isa::Instruction&)) {
     for (uint64_t seed = 1; seed <= programs(count); ++seed) {
       testing::RandomLimits limits;
       limits.instructions = 30;
-      comparison.run(make_program(config, seed, limits, wanted), seed, seed % 3 == 0 ? 50 : 0);
+      try {
+        comparison.run(make_program(config, seed, limits, wanted), seed, seed % 3 == 0 ? 50 : 0);
+      } catch (const std::exception& error) {  // an assertion of the RTL
+        ADD_FAILURE() << config.name << ", program " << seed << ": " << error.what();
+      }
       if (::testing::Test::HasFatalFailure() || ::testing::Test::HasNonfatalFailure()) return;
     }
     ::testing::Test::RecordProperty(config.name + "_cycles", std::to_string(comparison.cycles()));
