@@ -63,25 +63,16 @@ module tsr_queue #(
   end
 
   if (Kept > 0) begin : gen_head
-    logic [Kept-1:0] head_word_q, behind;
-    if (Slots == 2) begin : gen_one_behind  // what comes to a head stands in the only other place
-      logic [Kept-1:0] behind_q;
-      always_ff @(posedge clk_i) begin
-        if (push) behind_q <= data_i[Kept-1:0];
-      end
-      assign behind = behind_q;
-    end else begin : gen_behind
-      logic [Kept-1:0] mem[Slots];  // the head's own copy in here is not read
-      always_ff @(posedge clk_i) begin
-        if (push) mem[tail_q] <= data_i[Kept-1:0];
-      end
-      assign behind = mem[next];
+    logic [Kept-1:0] mem[Slots];  // the head's own copy in here is not read
+    logic [Kept-1:0] head_word_q;
+    always_ff @(posedge clk_i) begin
+      if (push) mem[tail_q] <= data_i[Kept-1:0];
     end
     // A word that finds the queue empty, or leaving with it the only one, is the head at once. Who leaves last leaves
     // anything behind: so the choice waits for nobody.
     always_ff @(posedge clk_i) begin
       if (pop || (push && count_q == '0)) begin
-        head_word_q <= count_q == '0 || count_q == CountBits'(1) ? data_i[Kept-1:0] : behind;
+        head_word_q <= count_q == '0 || count_q == CountBits'(1) ? data_i[Kept-1:0] : mem[next];
       end
     end
     if (Held && Kept > HeadBits + ShownBits) begin : gen_held
