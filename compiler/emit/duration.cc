@@ -94,8 +94,9 @@ struct Transfer {
 /// isa/timing.md.
 struct Run {
   double beats = 0, groups = 0;
-  double turns = 0;   // LOAD: its first byte lies further on in its beat than in its group
-  double stores = 0;  // STORE: the other way round
+  double turns = 0;     // LOAD: its first byte lies further on in its beat than in its group
+  double stores = 0;    // STORE: the other way round
+  double requests = 0;  // 0 where all its beats are the last one of the run before
 };
 
 /// Averages over the first runs of a transfer; alignments repeat soon, and at once where every stride is a multiple of
@@ -105,38 +106,44 @@ Run average_run(const Transfer& t, int64_t w) {
   const int64_t all = product(t.inside);
   if (all == 0) return {};
   const auto within = [w](int64_t address) { return address & (w - 1); };
-  // Both addresses of a run as offsets in their beat and group; a step of a loop moves them and takes back those
-  // inside.
-  int64_t from = within(t.dram_first), to = within(t.sp);
-  Nest at{}, from_step{}, to_step{};
+  // A step of a loop moves both addresses and takes back those inside.
+  int64_t dram = t.dram_first, sp = t.sp, last = -1;  // last: the beat in which the run before ends
+  Nest at{};
   bool alike = true;
   for (size_t k = 0; k < kLoops; ++k) {
     if (t.inside[k] == 1) continue;
-    from_step[k] = within(t.dram_stride[k]);
-    to_step[k] = within(t.sp_stride[k]);
-    alike = alike && from_step[k] == 0 && to_step[k] == 0;
+    alike = alike && within(t.dram_stride[k]) == 0 && within(t.sp_stride[k]) == 0 &&
+            (t.dram_stride[k] >= t.length || t.dram_stride[k] < 0);
   }
   const int64_t samples = alike ? 1 : std::min(all, kSamples);
-  int64_t beats = 0, groups = 0, turns = 0, stores = 0;
+  int64_t beats = 0, groups = 0, turns = 0, stores = 0, requests = 0;
+  const bool may_share = !t.to_dram && t.length == t.sp_length;
+  bool gone = false;  // of the beat that may be shared only the realigner's copy is left
   for (int64_t sample = 0;;) {
-    beats += ceil_div(from + t.length, w);
+    const int64_t from = within(dram), to = within(sp), first = dram - from;
+    const bool shares = may_share && first == last && (from > to || !gone);
+    const int64_t own = ceil_div(from + t.length, w) - (shares ? 1 : 0);
+    beats += own;
     groups += ceil_div(to + t.length, w);
-    turns += from > to ? 1 : 0;
+    turns += from > to && !shares ? 1 : 0;
     stores += to > from ? 1 : 0;
+    requests += own > 0 ? 1 : 0;
+    gone = own == 0 && from > to;
+    last = dram + t.length - 1 - within(dram + t.length - 1);
     if (++sample == samples) break;
     for (size_t k = kLoops; k-- > 0;) {
       if (++at[k] < t.inside[k]) {
-        from = within(from + from_step[k]);
-        to = within(to + to_step[k]);
+        dram += t.dram_stride[k];
+        sp += t.sp_stride[k];
         break;
       }
-      from = within(from - (at[k] - 1) * from_step[k]);
-      to = within(to - (at[k] - 1) * to_step[k]);
+      dram -= (at[k] - 1) * t.dram_stride[k];
+      sp -= (at[k] - 1) * t.sp_stride[k];
       at[k] = 0;
     }
   }
   const auto average = [samples](int64_t sum) { return static_cast<double>(sum) / static_cast<double>(samples); };
-  return {average(beats), average(groups), average(turns), average(stores)};
+  return {average(beats), average(groups), average(turns), average(stores), average(requests)};
 }
 
 /// Whether each run of the innermost loop continues the one before on both sides.
@@ -220,7 +227,7 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
     return result;
   }
   if (!joined && t.in_dram)
-    result.bursts = std::max(ceil_div(runs, std::max<int64_t>(1, requested_together(t, w))),
+    result.bursts = std::max(ceil_div(scaled(run.requests), std::max<int64_t>(1, requested_together(t, w))),
                              ceil_div(result.beats, isa::timing::bus::kBurstBeats));
   result.engine = joined ? result.beats + 1 + ceil_div(padded * t.length, w)
                          : scaled(run.groups + run.turns) + padded * ceil_div(t.length, w);

@@ -116,7 +116,7 @@ class TileForm {
         in.broadcasts() ? bytes : pixel_bytes(nest_.in_channels, in, config_.axi_bytes, config_.batch);
     const int64_t read = images * rows.read * cols.read, all = images * rows.all * cols.all;
     read_ = read;
-    input_ = {read * pixel + std::max<int64_t>(0, all - read) * bytes, read * pixel};
+    input_ = {read * pixel + std::max<int64_t>(0, all - read) * bytes, read * pixel_on_bus(pixel)};
     if (in.broadcasts()) input_ = both(read * bytes);
     if (all > read) padded_lines_ = images * rows.all * trips_[Dim::kOw] * trips_[Dim::kG] * trips_[Dim::kIc];
     if (const Moved line = apart_in_line(); line.bus > 0) {
@@ -126,6 +126,19 @@ class TileForm {
     requests_ = short_requests(rows, cols, images);
     if (!weighted(nest_) || nest_.factor.present || in.broadcasts()) return;
     fetch_again(rows, cols, bytes);
+  }
+
+  /// Bytes of a pixel's beats, which takes so many bytes of groups: runs of neighbouring columns may share beats, and
+  /// even bytes.
+  int64_t pixel_on_bus(int64_t pixel) const {
+    const Access& in = nest_.input;
+    if (in.broadcasts() || config_.batch > 1) return pixel;
+    const Span span = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
+    const int64_t total = nest_.in_channels.total, step = span.step * in.pitch_w;
+    const int64_t size = in.segment_channels > 0 ? std::min(in.segment_channels, total) : total;
+    const auto of = [&](int64_t channels) { return std::min(channels * in.element_bytes, step); };
+    if (step >= size * in.element_bytes + config_.axi_bytes) return pixel;
+    return std::min(pixel, total / size * of(size) + of(total % size));
   }
 
   /// A stretch of a pixel that is contiguous in DRAM, and where its first byte lies in the scratchpad.
@@ -163,9 +176,12 @@ class TileForm {
         const int64_t col = span.begin + i * span.step;
         if (col < in.col_begin || col >= in.col_end) continue;
         for (const Run& run : runs) {
-          const int64_t from = modulo(begin + col * in.pitch_w + run.dram, width), to = run.place % width;
-          line.bus += ceil_div(from + run.bytes, width);
-          line.groups += ceil_div(to + run.bytes, width) + (from > to ? 1 : 0);
+          const int64_t dram = begin + col * in.pitch_w + run.dram, from = modulo(dram, width), to = run.place % width;
+          // Runs of neighbouring columns share a beat where they come one after another.
+          const int64_t before = dram - span.step * in.pitch_w + run.bytes - 1;
+          const bool shares = i > 0 && before - modulo(before, width) == dram - from;
+          line.bus += ceil_div(from + run.bytes, width) - (shares ? 1 : 0);
+          line.groups += ceil_div(to + run.bytes, width) + (from > to && !shares ? 1 : 0);
         }
       }
     }
@@ -241,6 +257,7 @@ class TileForm {
     const int64_t most = product(tile_, {Dim::kG, Dim::kIc}) * nest_.in_channels.lanes;
     const int64_t channels = std::min(most, segments ? in.segment_channels : total);
     if (channels * in.element_bytes == in.pitch_w) return {};  // packed pixels overlap: runs join
+    if (span.step * in.pitch_w < channels * in.element_bytes + config_.axi_bytes) return {};  // they may share beats
     Requests requests;
     requests.count = images * rows.read * cols.read * apart;
     requests.longest = groups(channels * in.element_bytes) + 1;

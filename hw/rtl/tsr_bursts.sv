@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts a run of DRAM bytes into AXI bursts: aligned, at most 256 beats, none across 4 KB. A run that continues the one
+// Cuts a run of beats into AXI bursts: aligned, at most 256 beats, none across 4 KB. A run that continues the one
 // before at a beat's boundary joins it while a burst of that one waits. `grows` says that one will soon, and that the
 // burst is short.
 //
 // Latency: a run taken in cycle t has its first burst at the output in t + 1. Throughput: one burst a cycle; the next
 // run is taken with the last burst of the previous one, or joins it. Back-pressure: burst_ready_i. Reset: synchronous, active low.
-// Legal: AxiBytes a power of two, 4 to 64; a run is of 1 to 2^22 - 1 bytes; bursts of 256 beats at most. Timing: a
+// Legal: AxiBytes a power of two, 4 to 64; bursts of 256 beats at most. Timing: a
 // count of beats, or the next place of a page, between two registers.
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
@@ -17,8 +17,9 @@ module tsr_bursts #(
   input  logic        rst_ni,
   input  logic        run_valid_i,
   output logic        run_ready_o,
-  input  logic [63:0] run_dram_i,
-  input  logic [21:0] run_bytes_i,
+  input  logic [63:0] run_dram_i,       // of the first burst
+  input  logic [22-$clog2(AxiBytes):0] run_left_i,  // beats - 1
+  input  logic        run_shares_i,     // the first of them is none of its bursts
   input  logic        run_continues_i,  // whole beats, begins where the run before ended
   input  logic        run_more_i,       // the next run will continue this one
   output logic        burst_valid_o,
@@ -81,11 +82,6 @@ module tsr_bursts #(
   assign run_ready_o = !busy_q || joins || (burst_ready_i && last);
   assign take = run_valid_i && run_ready_o;
 
-  // Beats of the bytes beyond whole ones, with what stands before the first.
-  logic [2:0] rest;
-  assign rest = 3'(({2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_dram_i[OffsetBits-1:0]} +
-                    (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
-
   always_ff @(posedge clk_i) begin
     if (!rst_ni) busy_q <= 1'b0;
     else if (take) busy_q <= 1'b1;
@@ -103,15 +99,13 @@ module tsr_bursts #(
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {left, more, few_new, few_joined, behind, few_behind} = 'x;
     if (!tsr_isa_pkg::Simulated || take || fire) begin
-      left = run_ready_o ? (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits])
+      left = run_ready_o ? (joins ? left_q : {BeatBits{Joins && run_shares_i}}) + run_left_i + BeatBits'(joins)
                          : left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
       more = run_ready_o ? run_more_i : more_q;
-      few_new = run_bytes_i[21:OffsetBits+FewBits] == '0 &&
-          (FewBits + 3)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 3)'(rest) <
-          (FewBits + 3)'(tsr_isa_pkg::TimingLoadRequestBeats);
-      few_joined = run_bytes_i[21:OffsetBits+FewBits] == '0 && left_q[BeatBits-1:FewBits] == '0 &&
-          (FewBits + 1)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 1)'(left_q[FewBits-1:0]) <
-          (FewBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
+      few_new = run_left_i[BeatBits-1:FewBits] == '0 && (run_shares_i || run_left_i[FewBits-1:0] != '1);
+      few_joined = run_left_i[BeatBits-1:FewBits] == '0 && left_q[BeatBits-1:FewBits] == '0 &&
+          (FewBits + 1)'(run_left_i[FewBits-1:0]) + (FewBits + 1)'(left_q[FewBits-1:0]) <
+          (FewBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 2);
       behind = left_q[LengthBits:0] + {1'b1, ~longest};
       few_behind = left_q[BeatBits-1:LengthBits+1] == '0 &&
           behind < (LengthBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
@@ -125,6 +119,9 @@ module tsr_bursts #(
     end
     if ((take && !joins) || fire) beat_q <= run_ready_o ? run_dram_i[63:OffsetBits] : {page_next, place_next};
   end
+
+  logic unused;
+  assign unused = &{1'b0, run_dram_i[OffsetBits-1:0]};
 
 endmodule
 /* verilator lint_on LATCH */

@@ -62,11 +62,12 @@ module tsr_load #(
   output logic                  issue_o,         // a group is written
   output logic                  stall_memory_o,  // a beat is needed and absent
   output logic                  stall_port_o,    // a group waits for its port
-  output logic                  bytes_valid_o,   // a run with bursts begins in this cycle
+  output logic                  bytes_valid_o,   // a run of DRAM begins in this cycle
   output logic [21:0]           bytes_o          // with these bytes
 );
 
-  logic runs_busy, run_valid, run_ends_unused, run_ready, run_packed, run_pad, run_last, run_signal, run_none, run_reads, run_continues, run_more;
+  logic runs_busy, run_valid, run_ends_unused, run_ready, run_packed, run_pad, run_last, run_signal, run_none, run_reads, run_continues, run_more, run_over, run_shares, run_keep, run_leaves;
+  logic [22-OffsetBits:0] run_left;
   logic [63:0] run_dram;
   logic [21:0] run_sp, run_bytes;
   logic [2:0] run_space, run_fault;
@@ -79,7 +80,8 @@ module tsr_load #(
     .PackedEntry(PackedWeights != 0 ? BlockIn * BlockOut : 0)
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
-    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends_unused), .run_ready_i(run_ready), .run_dram_o(run_dram),
+    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends_unused), .leaves_o(run_leaves), .run_ready_i(run_ready), .run_none_o(run_none),
+    .run_reads_o(run_reads), .run_dram_o(run_dram), .run_left_o(run_left), .run_over_o(run_over), .run_shares_o(run_shares), .run_keep_o(run_keep),
     .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues), .run_more_o(run_more), .run_space_o(run_space),
     .run_packed_o(run_packed), .run_pad_o(run_pad), .run_pad_value_o(run_pad_value), .run_last_o(run_last), .run_signal_o(run_signal), .run_fault_o(run_fault),
     .run_pc_o(run_pc)
@@ -87,15 +89,13 @@ module tsr_load #(
 
   logic bursts_ready, bursts_busy, queue_ready, burst_grows, burst_last_unused;
   assign ar_grows_o = burst_grows && queue_ready;
-  assign run_none = run_bytes == '0;
-  assign run_reads = !run_none && !run_pad;
   assign run_ready = queue_ready && (bursts_ready || !run_reads);
-  assign bytes_valid_o = run_valid && run_ready && run_reads;
+  assign bytes_valid_o = run_leaves && !run_none && !run_pad;
   assign bytes_o = run_bytes;
 
   tsr_bursts #(.AxiBytes(AxiBytes)) u_bursts (
     .clk_i, .rst_ni, .run_valid_i(run_valid && run_reads && queue_ready), .run_ready_o(bursts_ready),
-    .run_dram_i(run_dram), .run_bytes_i(run_bytes), .run_continues_i(run_continues), .run_more_i(run_more), .burst_valid_o(ar_valid_o), .burst_ready_i(ar_ready_i),
+    .run_dram_i(run_dram), .run_left_i(run_left), .run_shares_i(run_shares), .run_continues_i(run_continues), .run_more_i(run_more), .burst_valid_o(ar_valid_o), .burst_ready_i(ar_ready_i),
     .burst_addr_o(ar_addr_o), .burst_len_o(ar_len_o), .burst_last_o(burst_last_unused), .burst_grows_o(burst_grows), .busy_o(bursts_busy)
   );
 
@@ -105,7 +105,9 @@ module tsr_load #(
     logic none;  // no bytes
     logic [CountBits-1:0] left;
     logic prime;
-    logic last_free;
+    logic tail;
+    logic free;  // no beats but the older one
+    logic keep;
     logic [OffsetBits-1:0] shift;
     logic [OffsetBits-1:0] last_lane;
   } shape_t;
@@ -118,21 +120,21 @@ module tsr_load #(
   logic [2:0] item_space, item_fault;
   logic [31:0] item_pc;
   assign run_shape.none = run_none;
+  assign run_shape.free = run_pad || (run_over && !run_reads);
+  assign run_shape.keep = run_keep;
   tsr_realign_shape #(.AxiBytes(AxiBytes)) u_shape (
-    .from_i(run_dram[OffsetBits-1:0]), .to_i(run_sp[OffsetBits-1:0]), .bytes_i(run_bytes), .pad_i(run_pad),
-    .left_o(run_shape.left), .prime_o(run_shape.prime), .last_free_o(run_shape.last_free), .shift_o(run_shape.shift),
+    .from_i(run_dram[OffsetBits-1:0]), .to_i(run_sp[OffsetBits-1:0]), .bytes_i(run_bytes), .pad_i(run_pad), .over_i(run_over),
+    .shares_i(run_shares), .left_o(run_shape.left), .prime_o(run_shape.prime), .tail_o(run_shape.tail), .shift_o(run_shape.shift),
     .last_lane_o(run_shape.last_lane)
   );
-  logic run_goes;
   logic [ItemBits-1:0] run_item, item;
-  assign run_goes = run_valid && (bursts_ready || !run_reads);
   always_comb begin
     if (!tsr_isa_pkg::Simulated) run_item = 'x;
-    if (!tsr_isa_pkg::Simulated || run_goes)
+    if (!tsr_isa_pkg::Simulated || run_leaves)
       run_item = ItemBits'({run_packed, run_pad, run_pad_value, run_shape, run_sp, run_space, run_last, run_signal, run_fault, run_pc});
   end
   tsr_queue #(.Width(ItemBits), .Depth(tsr_isa_pkg::timing_load_runs_waiting(ReadsInFlight))) u_items (
-    .clk_i, .rst_ni, .valid_i(run_goes), .data_i(run_item),
+    .clk_i, .rst_ni, .valid_i(run_leaves), .data_i(run_item),
     .ready_o(queue_ready), .valid_o(item_valid),
     .data_o(item), .ready_i(item_ready)
   );
@@ -146,7 +148,7 @@ module tsr_load #(
 
   tsr_realign #(.AxiBytes(AxiBytes)) u_realign (
     .clk_i, .rst_ni, .run_valid_i(item_valid && !item_shape.none), .run_ready_o(align_ready),
-    .run_left_i(item_shape.left), .run_prime_i(item_shape.prime), .run_last_free_i(item_shape.last_free),
+    .run_left_i(item_shape.left), .run_prime_i(item_shape.prime), .run_tail_i(item_shape.tail), .run_free_i(item_shape.free), .run_keep_i(item_shape.keep),
     .run_shift_i(item_shape.shift), .run_last_lane_i(item_shape.last_lane), .run_to_i(item_sp[OffsetBits-1:0]),
     .run_pad_i(item_pad), .run_pad_value_i(item_pad_value), .beat_valid_i(r_valid_i), .beat_ready_o(r_ready_o), .beat_data_i(r_data_i),
     .group_valid_o(group_valid), .group_ready_i(sp_gnt_i), .group_data_o(sp_wdata_o), .group_be_o(sp_wbe_o),

@@ -6,6 +6,10 @@
 // check, is one run of 0 bytes with `last`; after a failed check nothing more is taken until reset. The steps of a packed
 // LOAD are entries: in DRAM as long as its length says, in the scratchpad PackedEntry; its runs count bytes of DRAM.
 //
+// A run of LOAD may begin in the beat in which the run before it ends: it `shares` that beat, which is not asked for again.
+// The beat in which its requests begin is then the next one, and there may be none. `keep` is said of the run before, when
+// the run that shares takes the beat as its own first one: see tsr_realign.
+//
 // A loop's stride and extent, and where its current iteration began, stand in two small memories: a step reads one loop
 // and writes one loop. The loops inside the one that steps begin anew: they are `fresh`, and what stands for them in the
 // memory counts no more. A fresh loop began where the next outer one that is not fresh has begun, loop 0 where the nest
@@ -43,12 +47,19 @@ module tsr_runs #(
   input  logic [63:0]   window_last_i,
   output logic          run_valid_o,
   output logic          run_ends_o,      // run_valid_o of a run with `last`, which waits for no comparison
+  output logic          leaves_o,        // run_valid_o and run_ready_i
   input  logic          run_ready_i,
-  output logic [63:0]   run_dram_o,
+  output logic          run_none_o,      // 0 bytes
+  output logic          run_reads_o,     // beats are to be requested
+  output logic [63:0]   run_dram_o,      // from here on; the offset in the beat is that of the run
+  output logic [22-$clog2(AxiBytes):0] run_left_o,  // beats of the run, less one
   output logic [21:0]   run_sp_o,
   output logic [21:0]   run_bytes_o,
   output logic          run_continues_o,
   output logic          run_more_o,
+  output logic          run_over_o,      // its first byte lies further on in its beat than in its group
+  output logic          run_shares_o,
+  output logic          run_keep_o,
   output logic [2:0]    run_space_o,
   output logic          run_packed_o,
   output logic          run_pad_o,
@@ -141,7 +152,7 @@ module tsr_runs #(
   always_ff @(posedge clk_i) begin
     if (loop_valid) begin
       loops[{half_q, loop}] <= LoopBits'(prep_loop);
-      prep_once_q[loop] <= loop_steps == '0;
+      prep_once_q <= {prep_once_q[Loops-2:0], loop_steps == '0};  // loop 3 comes first
     end
     prep_before_any_q <= {Pads && instr.pad_before[1] != '0, Pads && instr.pad_before[0] != '0};
   end
@@ -242,18 +253,74 @@ module tsr_runs #(
   logic [2:0] held_space_q, held_fault_q;
   logic [7:0] held_pad_value_q;
   logic [31:0] held_pc_q;
-  logic joins, emit, held_full, held_continues_q, continues, dram_continues, aligned;
+  logic joins, emit, held_full_q, held_continues_q, continues, dram_continues, aligned;
 
-  assign held_full = held_bytes_q[21:$clog2(JoinBytes)] != '0;
-  assign dram_continues = held_dram_end_q == dram_q[SpanBits-1:0];
+  // Whether the step begins in the beat of the run's last byte, which is the beat before the run's end when a beat ends
+  // there. A page's last beat is not shared: then pages are compared as they are, and the next beat's address needs no long
+  // sum.
+  localparam int unsigned PageBits = $clog2(tsr_isa_pkg::TimingBusPageBytes);
+  localparam int unsigned PlaceBits = PageBits - OffsetBits;
+  logic held_none_q, held_over_q, held_shares_q, held_one_q, over, shares, same_page, same_beat, beat_before, short_length;
+  logic one_first, one_joined, shared_alone;
+  // Bytes from the begin of the first beat on, less one; of one step, and with one more. Sums that are kept are not made
+  // one with a choice in front of it.
+  logic [22:0] held_beats_q;
+  (* keep *) logic [22:0] beats_first, beats_joined;
+  (* keep *) logic [21:0] bytes_joined;
+  logic [PlaceBits-1:0] step_place, end_place, place_differs, place_borrows;
+  assign step_place = dram_q[OffsetBits+:PlaceBits];
+  assign end_place = held_dram_end_q[OffsetBits+:PlaceBits];
+  // Whether step_place + 1 == end_place, without a carry chain: step_place + ~end_place is -2 then.
+  assign place_differs = step_place ^ end_place ^ PlaceBits'(1);
+  assign place_borrows = {(step_place[PlaceBits-2:0] & ~end_place[PlaceBits-2:0]) |
+                          ((step_place[PlaceBits-2:0] | ~end_place[PlaceBits-2:0]) & (PlaceBits - 1)'(1)), 1'b0};
+  assign beat_before = place_differs == place_borrows;
+
+  // Long comparisons are trees of look-up tables of six inputs, which are kept as they stand here: Yosys would take
+  // wider ones with multiplexers behind them, which are slower.
+  localparam int unsigned Alike = (SpanBits + 2) / 3, SpAlike = 8, Thirds = (Alike + 5) / 6;
+  logic [3*Alike-1:0] dram_differs;
+  logic [3*SpAlike-1:0] sp_differs;
+  (* keep *) logic [Alike-1:0] dram_alike;
+  (* keep *) logic [SpAlike-1:0] sp_alike;
+  (* keep *) logic [Thirds-1:0] dram_thirds;
+  (* keep *) logic may_join, sp_lower, sp_upper;
+  assign dram_differs = {1'b0, held_dram_end_q ^ dram_q[SpanBits-1:0]};
+  assign sp_differs = {2'b00, held_sp_end_q ^ sp_q};
+  always_comb begin
+    for (int unsigned k = 0; k < Alike; k++) dram_alike[k] = dram_differs[3*k+:3] == '0;
+    for (int unsigned k = 0; k < SpAlike; k++) sp_alike[k] = sp_differs[3*k+:3] == '0;
+    dram_thirds = '1;
+    for (int unsigned k = 0; k < Alike; k++) if (!dram_alike[k]) dram_thirds[k/6] = 1'b0;
+  end
+  assign dram_continues = dram_thirds == '1;
+  assign may_join = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && !held_full_q;
+  assign sp_lower = sp_alike[5:0] == '1;
+  assign sp_upper = sp_alike[7:6] == '1 && may_join;
+  assign same_page = held_dram_end_q[SpanBits-1:PageBits] == dram_q[SpanBits-1:PageBits];
+  assign same_beat = held_dram_end_q[OffsetBits-1:0] == '0 ? beat_before : step_place == end_place;
+  assign over = Pads && dram_q[OffsetBits-1:0] > sp_q[OffsetBits-1:0];
   assign aligned = dram_q[OffsetBits-1:0] == '0 && sp_q[OffsetBits-1:0] == '0 && length_q[OffsetBits-1:0] == '0 &&
       held_sp_end_q[OffsetBits-1:0] == '0;
-  assign continues = Pads && held_q && !held_last_q && !held_pad_q && !step_pad && dram_continues && aligned;
-  assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q &&
-      (step_pad || dram_continues) && !held_full;
+  assign continues = Pads && held_q && !held_last_q && !held_pad_q && !held_shares_q && !step_pad && dram_continues && aligned;
+  // A run that shares and has only a part of its own first group in that beat takes it from the realigner's older beat. So
+  // does what follows, but not a run whose first group ends with the beat: it would take the beat itself, which is gone.
+  assign shares = Pads && held_q && !held_last_q && !held_pad_q && !step_pad && !packed_q && same_page && same_beat &&
+      step_place != '1 && (over || !held_over_q || !shared_alone);
+  // Whether the run lies in one beat is found beside the sums: of its first step, and with one more.
+  assign shared_alone = held_shares_q && held_one_q;
+  assign short_length = length_q[15:OffsetBits+1] == '0;
+  assign one_first = short_length && {2'd0, dram_q[OffsetBits-1:0]} + {1'b0, length_q[OffsetBits:0]} <= (OffsetBits + 2)'(AxiBytes);
+  assign one_joined = held_one_q && short_length &&
+      {2'd0, held_beats_q[OffsetBits-1:0]} + {1'b0, length_q[OffsetBits:0]} < (OffsetBits + 2)'(AxiBytes);
+  assign beats_first = {{(23 - OffsetBits) {dram_q[OffsetBits-1:0] == '0}}, dram_q[OffsetBits-1:0] - 1'b1} + {7'd0, length_q};
+  assign joins = sp_lower && sp_upper && (step_pad || dram_continues);
+  assign bytes_joined = held_bytes_q + {6'd0, length_q};
+  assign beats_joined = held_beats_q + {7'd0, length_q};
   assign run_ends_o = held_q && held_last_q;
   assign run_valid_o = run_ends_o || (held_q && walk_q && !joins);
   assign emit = run_valid_o && run_ready_i;
+  assign leaves_o = emit;
   assign step_take = walk_q && (!held_q || joins || emit);
   assign begins = prep_done && (!walk_q || step_last);
   assign prep_take = begins && (!walk_q || step_take);
@@ -298,13 +365,20 @@ module tsr_runs #(
       held_last_q <= step_last;
       held_dram_end_q <= dram_q[SpanBits-1:0] + SpanBits'(length_q);
       held_sp_end_q <= sp_q + {6'd0, sp_length};
-      held_bytes_q <= walk_none_q ? '0 : (joins ? held_bytes_q : '0) + {6'd0, length_q};
+      // Whether it joins comes late, and chooses behind the sums.
+      held_bytes_q <= joins ? bytes_joined : {6'd0, length_q};
+      held_full_q <= joins ? bytes_joined[21:$clog2(JoinBytes)] != '0 : 22'(length_q) >= 22'(JoinBytes);
+      held_beats_q <= joins ? beats_joined : beats_first;
+      held_one_q <= joins ? one_joined : one_first;
       if (!joins) begin
         held_dram_q <= dram_q;
         held_sp_q <= sp_q;
         held_pad_q <= step_pad;
         held_packed_q <= packed_q;
         held_continues_q <= continues;
+        held_shares_q <= shares;
+        held_over_q <= over;
+        held_none_q <= walk_none_q;
         held_signal_q <= walk_signal_q;
         held_space_q <= walk_space_q;
         held_fault_q <= walk_fault_q;
@@ -329,11 +403,18 @@ module tsr_runs #(
   end
 
   assign busy_o = prep_valid_q || walk_q || held_q;
-  assign run_dram_o = held_dram_q;
+  assign run_none_o = held_none_q;
+  assign run_reads_o = !held_none_q && !held_pad_q && !shared_alone;
+  assign run_dram_o = {held_dram_q[63:PageBits], held_dram_q[OffsetBits+:PlaceBits] + PlaceBits'(held_shares_q),
+                       held_dram_q[OffsetBits-1:0]};
+  assign run_left_o = held_beats_q[22:OffsetBits];
   assign run_sp_o = held_sp_q;
   assign run_bytes_o = held_bytes_q;
   assign run_continues_o = held_continues_q;
   assign run_more_o = continues;  // a run that leaves and is not the last has the next step beside it
+  assign run_over_o = held_over_q;
+  assign run_shares_o = held_shares_q;
+  assign run_keep_o = shares && !over;
   assign run_space_o = held_space_q;
   assign run_packed_o = held_packed_q;
   assign run_pad_o = held_pad_q;

@@ -58,6 +58,8 @@ module tsr_store #(
 );
 
   logic runs_busy, run_valid, run_ends, run_ready, run_packed_unused, run_pad_unused, run_last, run_signal, run_none, run_continues_unused, run_more_unused;
+  logic run_reads_unused, run_over_unused, run_shares_unused, run_keep_unused, run_leaves_unused;
+  logic [22-OffsetBits:0] run_left;
   logic [63:0] run_dram;
   logic [21:0] run_sp, run_bytes;
   logic [2:0] run_space, run_fault;
@@ -69,8 +71,10 @@ module tsr_store #(
     .OutBytes(OutBytes)
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
-    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends), .run_ready_i(run_ready), .run_dram_o(run_dram),
-    .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues_unused), .run_more_o(run_more_unused), .run_space_o(run_space),
+    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends), .leaves_o(run_leaves_unused), .run_ready_i(run_ready), .run_none_o(run_none),
+    .run_reads_o(run_reads_unused), .run_dram_o(run_dram), .run_left_o(run_left),
+    .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues_unused), .run_more_o(run_more_unused),
+    .run_over_o(run_over_unused), .run_shares_o(run_shares_unused), .run_keep_o(run_keep_unused), .run_space_o(run_space),
     .run_packed_o(run_packed_unused), .run_pad_o(run_pad_unused),
     .run_pad_value_o(run_pad_value_unused), .run_last_o(run_last), .run_signal_o(run_signal),
     .run_fault_o(run_fault), .run_pc_o(run_pc)
@@ -79,7 +83,6 @@ module tsr_store #(
   // A run is taken by all three ways in the same cycle; an empty one by the queue of responses alone.
   logic bursts_ready, bursts_busy, bursts_valid, burst_last, burst_grows_unused, reads_ready, offsets_ready, expect_ready, run_take;
   logic none_take;
-  assign run_none = run_bytes == '0;
   assign none_take = run_ends && run_none && !bursts_busy && expect_ready;
   assign run_take = run_valid && !run_none && bursts_ready && reads_ready && offsets_ready;
   assign run_ready = run_none ? !bursts_busy && expect_ready : bursts_ready && reads_ready && offsets_ready;
@@ -88,7 +91,7 @@ module tsr_store #(
 
   tsr_bursts #(.AxiBytes(AxiBytes), .Joins(1'b0)) u_bursts (
     .clk_i, .rst_ni, .run_valid_i(run_valid && !run_none && reads_ready && offsets_ready), .run_ready_o(bursts_ready),
-    .run_dram_i(run_dram), .run_bytes_i(run_bytes), .run_continues_i(1'b0), .run_more_i(1'b0), .burst_valid_o(bursts_valid),
+    .run_dram_i(run_dram), .run_left_i(run_left), .run_shares_i(1'b0), .run_continues_i(1'b0), .run_more_i(1'b0), .burst_valid_o(bursts_valid),
     .burst_ready_i(burst_ready_i && expect_ready), .burst_addr_o, .burst_len_o, .burst_last_o(burst_last), .burst_grows_o(burst_grows_unused),
     .busy_o(bursts_busy)
   );
@@ -175,15 +178,15 @@ module tsr_store #(
   typedef struct packed {
     logic [CountBits-1:0] left;
     logic prime;
-    logic last_free;
+    logic tail;
     logic [OffsetBits-1:0] shift;
     logic [OffsetBits-1:0] last_lane;
     logic [OffsetBits-1:0] to;
   } shape_t;
   shape_t run_shape, align;
-  tsr_realign_shape #(.AxiBytes(AxiBytes)) u_shape (
-    .from_i(run_sp[OffsetBits-1:0]), .to_i(run_dram[OffsetBits-1:0]), .bytes_i(run_bytes), .pad_i(1'b0),
-    .left_o(run_shape.left), .prime_o(run_shape.prime), .last_free_o(run_shape.last_free), .shift_o(run_shape.shift),
+  tsr_realign_shape #(.AxiBytes(AxiBytes), .Pads(1'b0)) u_shape (
+    .from_i(run_sp[OffsetBits-1:0]), .to_i(run_dram[OffsetBits-1:0]), .bytes_i(run_bytes), .pad_i(1'b0), .over_i(run_sp[OffsetBits-1:0] > run_dram[OffsetBits-1:0]),
+    .shares_i(1'b0), .left_o(run_shape.left), .prime_o(run_shape.prime), .tail_o(run_shape.tail), .shift_o(run_shape.shift),
     .last_lane_o(run_shape.last_lane)
   );
   assign run_shape.to = run_dram[OffsetBits-1:0];
@@ -198,7 +201,7 @@ module tsr_store #(
   );
   tsr_realign #(.AxiBytes(AxiBytes), .Pads(1'b0)) u_realign (
     .clk_i, .rst_ni, .run_valid_i(offsets_valid), .run_ready_o(align_ready),
-    .run_left_i(align.left), .run_prime_i(align.prime), .run_last_free_i(align.last_free), .run_shift_i(align.shift),
+    .run_left_i(align.left), .run_prime_i(align.prime), .run_tail_i(align.tail), .run_free_i(1'b0), .run_keep_i(1'b0), .run_shift_i(align.shift),
     .run_last_lane_i(align.last_lane), .run_to_i(align.to), .run_pad_i(1'b0), .run_pad_value_i(8'd0),
     .beat_valid_i(beat_valid), .beat_ready_o(beat_ready), .beat_data_i(beat_data), .group_valid_o(w_valid_o),
     .group_ready_i(w_ready_i), .group_data_o(w_data_o), .group_be_o(w_strb_o), .group_last_o(align_last_unused),
@@ -239,7 +242,7 @@ module tsr_store #(
   assign complete_pc_o = complete_pc_q;
 
   logic unused;
-  assign unused = &{1'b0, run_pad_unused, run_continues_unused, run_more_unused, burst_grows_unused, run_pad_value_unused, beats_ready_unused, align_starved_unused,
+  assign unused = &{1'b0, run_reads_unused, run_over_unused, run_shares_unused, run_keep_unused, run_leaves_unused, run_pad_unused, run_continues_unused, run_more_unused, burst_grows_unused, run_pad_value_unused, beats_ready_unused, align_starved_unused,
                     align_last_unused};
 
 endmodule

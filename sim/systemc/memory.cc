@@ -192,6 +192,7 @@ void Memory::finish_read(Cycle now) {
   reads_.pop_front();
   read_.active = false;
   read_.free = burst.boundary = now;
+  burst.ahead = read_.port < 1 ? std::clamp(-read_.left, 0.0, 1 - kSmall) : 0;
   burst.first = std::min(burst.first, now - 1);
   bus_free_ = now;
   answer_read(burst, now);
@@ -237,13 +238,13 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
     next = std::min(next, start);
     return true;
   }
-  const auto [taken, port, moves, turns] = burst.side->ready(burst);
+  const auto [taken, port, moves, turns, ahead] = burst.side->ready(burst);
   if (taken > now + kBuffered) {
     if (taken != kNever) next = std::min(next, taken - kBuffered);
     return queued_whole(now, next);
   }
   const bool follows = read_.free == now;
-  read_.begin(burst.beats + (follows ? read_.left : 0), now, port, moves);
+  read_.begin(burst.beats + (follows ? read_.left : -ahead), now, port, moves);
   if (!follows) read_.queued = 0;
   if (!write_.active) read_.left -= idle_beats(now);
   if (taken > now) read_.delay = static_cast<double>(taken - now) / burst.beats;
@@ -262,7 +263,7 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
 
 void Memory::begin_write(Cycle now, Cycle& next) {
   Burst& burst = *writes_.front();
-  const auto [given, port, moves, turns] = burst.side->ready(burst);
+  const auto [given, port, moves, turns, ahead] = burst.side->ready(burst);
   const Cycle start = std::max({burst.granted + isa::timing::bus::kWriteData, write_.free, given});
   if (start > now) {
     next = std::min(next, start);

@@ -33,6 +33,7 @@ class BeatSide {
     Port port;         // through which the engine moves the beats
     double moves = 1;  // of the port for each beat
     Cycle turns = 1;   // of the engine for each beat, behind those that the queue takes
+    double ahead = 0;  // of the port's share for the first beat, less than one, has passed; unless it follows a burst
   };
   /// Of the burst in front of its side of the bus.
   virtual Ready ready(const Burst& burst) const = 0;
@@ -61,6 +62,7 @@ struct Burst : tlm::tlm_extension<Burst> {
   Cycle boundary = 0;  // after the last beat on the bus
   Cycle response = 0;  // of writes
   double blocked = 0;  // cycles that the engine's port has cost
+  double ahead = 0;    // of one more beat, that its cycles would have had room for
 
   tlm_extension_base* clone() const override { return new Burst(*this); }
   void copy_from(const tlm_extension_base& other) override { *this = static_cast<const Burst&>(other); }

@@ -56,7 +56,7 @@ void Memory::follow(Cycle now) {
 bool Memory::takes_beat(Cycle cycle) {
   if (beats_waiting_ == 0) return false;
   Burst& burst = *reads_.front();
-  const auto [first, port, moves, turns] = burst.side->ready(burst);
+  const auto [first, port, moves, turns, ahead] = burst.side->ready(burst);
   if (beats_taken_ == 0) {
     if (first == kNever || cycle < first + isa::timing::bus::kSeen) return false;
     read_.through = port;
@@ -78,7 +78,7 @@ bool Memory::takes_beat(Cycle cycle) {
 bool Memory::gives_beat(Cycle cycle) {
   if (writes_.empty()) return false;
   Burst& burst = *writes_.front();
-  const auto [first, port, moves, turns] = burst.side->ready(burst);
+  const auto [first, port, moves, turns, ahead] = burst.side->ready(burst);
   if (first == kNever || (beats_given_ == 0 && cycle < first)) return false;
   write_.through = port;
   write_.moves = moves;

@@ -39,6 +39,54 @@ TEST(Walk, JoinsWhatContinues) {
   EXPECT_EQ(steps, (std::vector<uint32_t>{11, 9, 11, 9, 11, 9}));
 }
 
+TEST(Walk, RunsShareABeat) {
+  isa::Load load;
+  load.length = 4;
+  load.extent = {1, 1, 2, 6};
+  load.dram_stride = {0, 0, 100, 2};
+  load.sp_stride = {0, 0, 4, 16};
+  Walk walk(load, 64, 1024, 8, 256);
+  std::vector<bool> shares;
+  std::vector<uint32_t> beats;
+  while (!walk.done()) {
+    systemc::Run run;
+    walk.next(run);
+    shares.push_back(run.shares);
+    beats.push_back(run.beats);
+  }
+  // From bytes 0, 2, 4, 6, 8, 10 on, and then from 100 on to the second half of a group.
+  EXPECT_EQ(shares, (std::vector<bool>{false, true, true, true, true, true, false, true, true, true, true, true}));
+  EXPECT_EQ(beats, (std::vector<uint32_t>{1, 0, 0, 1, 0, 0, 1, 1, 0, 0, 0, 1}));
+}
+
+TEST(Walk, ABeatThatIsGoneIsNotShared) {
+  isa::Load load;
+  load.length = 2;
+  load.extent = {1, 1, 1, 3};
+  load.dram_stride = {0, 0, 0, 1};
+  load.sp_stride = {0, 0, 0, 11};
+  Walk walk(load, 66, 1024, 8, 256);  // from 2, 3 and 4 to 0, 3 and 6
+  std::vector<bool> shares;
+  while (!walk.done()) {
+    systemc::Run run;
+    walk.next(run);
+    shares.push_back(run.shares);
+  }
+  EXPECT_EQ(shares, (std::vector<bool>{false, true, true}));
+  load.sp_addr = 2;
+  load.sp_stride[3] = 7;  // to 2, 1 and 0, then to a place further on in its group
+  load.extent[3] = 4;
+  load.dram_stride[3] = 0;
+  Walk back(load, 66, 1024, 8, 256);
+  shares.clear();
+  while (!back.done()) {
+    systemc::Run run;
+    back.next(run);
+    shares.push_back(run.shares);
+  }
+  EXPECT_EQ(shares, (std::vector<bool>{false, true, true, false}));
+}
+
 TEST(Walk, PackedEntriesJoinByBothOfTheirLengths) {
   isa::Load load;
   load.space = isa::Space::kWgt;
@@ -143,13 +191,14 @@ class Comparison {
       EXPECT_LT(i.last_cycle, i.retired_cycle);
       EXPECT_LT(i.retired_cycle, actual.cycles);
     }
-    uint64_t bytes = 0;
+    uint64_t read = 0, written = 0;
     for (const BurstTrace& b : trace.bursts) {
       EXPECT_LE(b.address_cycle + (b.write ? 0 : static_cast<uint64_t>(latency)), b.first_cycle);
       EXPECT_LE(b.first_cycle, b.last_cycle);
-      bytes += b.bytes;
+      (b.write ? written : read) += b.bytes;
     }
-    EXPECT_GE(bytes, actual.bytes_read + actual.bytes_written);
+    EXPECT_GE(read, wanted.counters.fetch_bytes);  // beats that runs of LOAD share come once
+    EXPECT_GE(written, actual.bytes_written);
     return actual;
   }
 

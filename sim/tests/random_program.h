@@ -290,6 +290,8 @@ class RandomProgramMaker {
     isa::Load i;
     i.space = static_cast<isa::Space>(chance(8) ? pick(0, 5) : pick(0, 3));
     transfer_shape(i.length, i.extent);
+    const bool windows = chance(3);  // runs that overlap, or lie in the same beats
+    if (windows && !chance(4)) i.length = static_cast<uint16_t>(pick(1, 3 * config_.axi_bytes));
     grain_ = chance(4) ? config_.axi_bytes : 1;
     i.length = static_cast<uint16_t>((i.length + grain_ - 1) / grain_ * grain_);
     i.pad_value = static_cast<uint8_t>(random_());
@@ -302,7 +304,9 @@ class RandomProgramMaker {
       }
       std::array<int64_t, 4> read{};
       for (int k = 0; k < 4; ++k) read[k] = i.extent[k] - (k < 2 ? i.pad_before[k] + i.pad_after[k] : 0);
+      windows_ = windows;
       place_dram(i, read);
+      windows_ = false;
     }
     place_bytes(i, i.length);
     grain_ = 1;
@@ -489,6 +493,7 @@ class RandomProgramMaker {
       const int64_t left = room - length - (high - low);
       const int64_t largest = std::min(limit, extent[k] > 1 ? left / (extent[k] - 1) : limit);
       int64_t s = chance(3) ? pick(-largest, largest) : (chance(2) ? packed : packed + pick(0, 32));
+      if (windows_ && !chance(6)) s = pick(-config_.axi_bytes / 2, config_.axi_bytes + (chance(2) ? length : 0));
       s = std::clamp(s, -largest, largest);
       s -= s % grain_;
       stride[k] = static_cast<int32_t>(s);
@@ -605,6 +610,7 @@ class RandomProgramMaker {
   std::array<uint64_t, 16> bases_{};
   int64_t grain_ = 1;         // of a transfer's addresses, strides and length
   bool whole_bases_ = false;  // and of the base registers
+  bool windows_ = false;      // of DRAM, close to each other
 };
 
 }  // namespace tessera::sim::testing

@@ -175,8 +175,13 @@ void NestLowering::transfer(const Box& box) {
       t.loops.push_back({rows, a.pitch_n, row_bytes});
       t.loops.push_back(
           {box.rows.count, box.rows.step * a.pitch_h, box.cols.count * pixel_blocks * entry, top, bottom});
-      t.loops.push_back({box.cols.count, box.cols.step * a.pitch_w, pixel_blocks * entry, left, right});
+      const TransferLoop cols{box.cols.count, box.cols.step * a.pitch_w, pixel_blocks * entry, left, right};
+      // Neighbouring columns that lie in the same beats come one after another: LOAD asks for such a beat once.
+      const bool overlap = !box.store && left + right == 0 && cols.dram_stride > 0 &&
+                           cols.dram_stride < std::max<int64_t>(piece.run, config_.axi_bytes);
+      if (!overlap) t.loops.push_back(cols);
       for (const TransferLoop& loop : piece.loops) t.loops.push_back(loop);
+      if (overlap) t.loops.push_back(cols);
       emit(t, box.stream);
     }
   }

@@ -32,7 +32,7 @@ void Load::reset() {
   joined_.clear();
   moving_ = {};
   free_ = begun_ = 0;
-  blocked_ = 0;
+  blocked_ = ahead_ = 0;
   error_ = draining_ = false;
   padding_ = {};
   context_.padding_share = 0;
@@ -54,7 +54,7 @@ Cycle Load::join_from(Cycle ready) {
 Cycle Load::emit_from(const Run& run, Cycle ready) {
   ready = join_from(ready);
   if (ready == kNever) return kNever;
-  if (run.pad || run.bytes == 0) return ready;
+  if (!moves(run)) return ready;
   const Cycle bursts = bursts_free();
   return bursts == kNever ? kNever : std::max(ready, bursts);
 }
@@ -69,15 +69,14 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   piece.port = load_port(run_item_.space);
   piece.groups = piece.none ? 0 : groups_of(run.sp, run.bytes, width);
   piece.refused = piece.groups * refusals();
-  piece.beats = piece.prime = piece.tail = 0;
+  piece.beats = piece.lead = piece.prime = piece.tail = 0;
   piece.taken = false;
   piece.joined = piece.moved = 0;
   if (moves) {
-    const auto from = static_cast<uint32_t>(run.dram & (width - 1));
-    const uint32_t to = run.sp & (width - 1);
-    piece.beats = groups_of(run.dram, run.bytes, width);
-    piece.prime = from > to ? 1 : 0;
-    piece.tail = piece.prime + piece.groups + piece.refused - held(piece.beats) - piece.beats;
+    piece.beats = run.beats;
+    piece.lead = run.shares && !run.over ? 1 + refusals() : 0;
+    piece.prime = run.over && !run.shares ? 1 : 0;
+    piece.tail = piece.prime + piece.groups + piece.refused - held(piece.beats) - piece.lead - piece.beats;
   }
   counters().busy += piece.groups;
   ++emitted_;
@@ -98,9 +97,8 @@ uint32_t Load::held(uint32_t beats) const {
 
 /// It needs a cycle for each beat, like the run before it.
 void Load::joined(const Run& run, Cycle at) {
-  const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
   Piece& piece = pieces_.back();
-  const uint32_t beats = groups_of(run.dram, run.bytes, width);
+  const uint32_t beats = run.beats;
   joined_.push_back({piece.beats, at});
   ++piece.joined;
   piece.tail += beats * refusals() + held(piece.beats) - held(piece.beats + beats);
@@ -167,6 +165,7 @@ bool Load::pad(Cycle now) {
                        (first + piece.groups <= npu_.port_free_until(piece.port) && !context_.alu_reads_inp);
     if (alone) {
       leave_queue(first - 1);
+      ahead_ = 0;
       free_ = first + piece.groups + piece.refused;
       stalled(piece.refused);
       written(first, free_);
@@ -177,7 +176,8 @@ bool Load::pad(Cycle now) {
       return false;
     }
     leave_queue(first - 1);
-    padding_ = {true, first, first, static_cast<double>(piece.groups), 1};
+    padding_ = {true, first, first, piece.groups - (first == free_ ? ahead_ : 0), 1};
+    ahead_ = 0;
   }
   padding_.left -= static_cast<double>(now - padding_.since) * padding_.rate;
   padding_.since = now;
@@ -191,6 +191,7 @@ bool Load::pad(Cycle now) {
   }
   stalled(std::max(now - padding_.from, Cycle{piece.groups}) - piece.groups);
   padding_.active = false;
+  ahead_ = std::clamp(-padding_.left, 0.0, 1 - 1e-6);
   share_inp(piece.port, 0);
   free_ = now;
   written(padding_.from, now);
@@ -235,11 +236,12 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
   for (const Piece& piece : pieces_) {
     const Cycle first = std::max(piece.emitted + kStart, free);
     if (!piece.pad) {
-      const double groups_a_beat = static_cast<double>(piece.groups) / piece.beats;
+      const double groups_a_beat = static_cast<double>(piece.groups - (piece.lead > 0 ? 1 : 0)) / piece.beats;
       return {!burst.run_first ? 0
               : free == kNever ? kNever
-                               : first - isa::timing::bus::kSeen,
-              piece.port, groups_a_beat, piece.groups == 0 ? 1 : 1 + Cycle{piece.refused / piece.groups}};
+                               : first + piece.lead - isa::timing::bus::kSeen,
+              piece.port, groups_a_beat, piece.groups == 0 ? 1 : 1 + Cycle{piece.refused / piece.groups},
+              first == free_ ? ahead_ : 0};
     }
     if (piece.none || free == kNever) continue;
     free = first + piece.groups + piece.refused;
@@ -250,6 +252,7 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
 
 void Load::begun(const Burst& burst, Cycle at, double beat_cycles) {
   moving_ = {at + isa::timing::bus::kSeen, burst.beats, beat_cycles};
+  ahead_ = 0;
   if (pieces_.front().joined == 0) return;  // padding too
   joined_leave();
   wake();
@@ -275,11 +278,12 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   moving_ = {};
   const Cycle from = std::max(piece.emitted + kStart, free_);
   free_ = at + isa::timing::bus::kSeen + piece.tail;
+  ahead_ = burst.ahead;
   for (uint32_t k = piece.joined; k > 0; --k) {
     leave_queue(free_ - 1);
     joined_.pop_front();
   }
-  const Cycle work = piece.beats + piece.tail;
+  const Cycle work = piece.lead + piece.beats + piece.tail;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   const Cycle starved = free_ > from + work + blocked ? free_ - from - work - blocked : 0;

@@ -37,11 +37,12 @@ class Load : public Transfer {
     uint32_t groups;
     uint32_t refused;  // cycles in which TABLE does not take them
     uint32_t beats;
+    uint32_t lead;   // cycles in front of the first beat, of a group that takes a beat of the run before
     uint32_t prime;  // cycles between the first beat and the first group
     uint32_t tail;   // cycles behind the last beat
     Cycle emitted;
     Port port;
-    bool pad;
+    bool pad;  // or all that it takes is a beat of the run before
     bool none;
     bool last;
     bool taken = false;   // out of the queue
@@ -98,6 +99,7 @@ class Load : public Transfer {
   uint32_t held(uint32_t beats) const;
   void share_inp(Port port, double share);
   Padding padding_;
+  double ahead_ = 0;      // of one more group, that the port has had time for since the last boundary
   bool overdue_ = false;  // padding is written at once: beats behind it have come
 };
 

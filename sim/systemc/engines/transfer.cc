@@ -83,7 +83,7 @@ void Transfer::join_before(Cycle limit) {
     }
     has_run_ = false;
     last_emit_ = at;
-    burst_beats_left_ += groups_of(run_.dram, run_.bytes, static_cast<uint32_t>(context_.config.axi_bytes));
+    burst_beats_left_ += run_.beats;
     context_.result->bytes_read += run_.bytes;
     joined(run_, at);
     more_ = run_.more;
@@ -163,13 +163,14 @@ void Transfer::advance(Cycle now) {
     last_emit_ = at;
     const bool bursts = moves(run_);
     emitted(run_, at, bursts);
+    if (!run_.pad)
+      (engine() == isa::Engine::kStore ? context_.result->bytes_written : context_.result->bytes_read) += run_.bytes;
     if (bursts) {
       more_ = run_.more;
       const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
       bursting_ = burst_first_ = true;
-      burst_beats_left_ = groups_of(run_.dram, run_.bytes, width);
-      (engine() == isa::Engine::kStore ? context_.result->bytes_written : context_.result->bytes_read) += run_.bytes;
-      offer(run_.dram & ~uint64_t{width - 1}, at + timing::kOffer);
+      burst_beats_left_ = run_.beats;
+      offer((run_.dram & ~uint64_t{width - 1}) + (run_.shares ? width : 0), at + timing::kOffer);
     }
   }
   advancing_ = false;

@@ -27,6 +27,8 @@ class Transfer : public Engine, public BeatSide {
 
  protected:
   void work(Cycle now) override;
+  /// Whether beats are requested for the run.
+  static bool moves(const Run& run) { return run.beats > 0; }
 
   /// The earliest cycle in which the run may leave, given that the walk has it ready in `ready`; kNever: not before a
   /// later wake().
@@ -71,7 +73,6 @@ class Transfer : public Engine, public BeatSide {
   void join_before(Cycle limit);
   void grow();
   BurstTransaction& fresh();
-  static bool moves(const Run& run) { return run.bytes > 0 && !run.pad; }
 
   struct Prepared {
     Walk walk;

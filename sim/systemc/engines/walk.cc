@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "isa/generated/timing.h"
+
 namespace tessera::sim::systemc {
 
 Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t width, uint32_t entry_bytes)
@@ -13,7 +15,8 @@ Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t w
       join_bytes_(join_bytes),
       fill_(load.fill),
       done_(false),
-      width_(width) {
+      width_(width),
+      may_share_(!load.packed) {
   for (size_t k = 0; k < 4; ++k) {
     extent_[k] = load.extent[k];
     dram_stride_[k] = load.dram_stride[k];
@@ -78,6 +81,22 @@ void Walk::advance() {
   }
 }
 
+/// The run ends before the step at hand: its beats, and what the next run has of them.
+void Walk::look_ahead(Run& run, uint64_t dram_end, uint32_t sp_end) {
+  constexpr uint64_t kPage = isa::timing::bus::kPageBytes;
+  const auto beat = [this](uint64_t address) { return address & ~uint64_t{width_ - 1}; };
+  if (run.pad) return;
+  run.beats = static_cast<uint32_t>((beat(dram_end - 1) - beat(run.dram)) / width_) + (run.shares ? 0 : 1);
+  if (done_ || padding()) return;
+  const auto sp = static_cast<uint32_t>(sp_[3]);
+  run.more = continues_ =
+      !run.shares && dram_[3] == dram_end && aligned(dram_end | length_) && aligned(sp) && aligned(sp_end);
+  const bool over = (dram_[3] & (width_ - 1)) > (sp & (width_ - 1));
+  const bool gone = run.over && run.shares && run.beats == 0;  // from the queue of beats
+  shares_ = may_share_ && beat(dram_[3]) == beat(dram_end - 1) && beat(dram_[3] + width_) % kPage != 0 &&
+            (over || !gone);
+}
+
 void Walk::next(Run& run) {
   run.dram = dram_[3];
   run.sp = static_cast<uint32_t>(sp_[3]);
@@ -85,7 +104,10 @@ void Walk::next(Run& run) {
   run.steps = 1;
   run.pad = run.last = run.more = false;
   run.continues = continues_;
-  continues_ = false;
+  run.shares = shares_;
+  run.over = (run.dram & (width_ - 1)) > (run.sp & (width_ - 1));
+  run.beats = 0;
+  continues_ = shares_ = false;
   if (length_ == 0) {
     run.last = done_ = true;
     return;
@@ -109,12 +131,12 @@ void Walk::next(Run& run) {
     advance();
     if (done_) {
       run.last = true;
+      look_ahead(run, dram_end, static_cast<uint32_t>(sp_end));
       return;
     }
     const bool pad = padding();
     if (run.bytes >= join_bytes_ || sp_[3] != sp_end || pad != run.pad || (!run.pad && dram_[3] != dram_end)) {
-      run.more = continues_ = !run.pad && !pad && dram_[3] == dram_end && aligned(dram_end | length_) &&
-                              aligned(static_cast<uint64_t>(sp_[3])) && aligned(static_cast<uint64_t>(sp_end));
+      look_ahead(run, dram_end, static_cast<uint32_t>(sp_end));
       return;
     }
     ++run.steps;

@@ -20,6 +20,9 @@ struct Run {
   bool last = false;       // of its instruction
   bool continues = false;  // continues the run before in DRAM, where both begin and end with beats and groups
   bool more = false;       // the next run continues this one so
+  bool over = false;       // the first byte lies further on in its beat than in its group
+  bool shares = false;     // the first beat is the last one of the run before, and not requested again
+  uint32_t beats = 0;      // that are requested
 };
 
 class Walk {
@@ -41,6 +44,7 @@ class Walk {
   bool padding() const;
   bool aligned(uint64_t address) const { return (address & (width_ - 1)) == 0; }
   void advance();
+  void look_ahead(Run& run, uint64_t dram_end, uint32_t sp_end);
 
   std::array<uint32_t, 4> extent_{1, 1, 1, 1};
   std::array<uint32_t, 4> index_{};
@@ -57,7 +61,8 @@ class Walk {
   bool pads_ = false;  // some iterations
   bool done_ = true;
   uint32_t width_ = 1;
-  bool continues_ = false;  // the next run
+  bool may_share_ = false;
+  bool continues_ = false, shares_ = false;  // the next run
 };
 
 }  // namespace tessera::sim::systemc
