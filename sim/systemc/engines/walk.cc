@@ -93,8 +93,8 @@ void Walk::look_ahead(Run& run, uint64_t dram_end, uint32_t sp_end) {
       !run.shares && dram_[3] == dram_end && aligned(dram_end | length_) && aligned(sp) && aligned(sp_end);
   const bool over = (dram_[3] & (width_ - 1)) > (sp & (width_ - 1));
   const bool gone = run.over && run.shares && run.beats == 0;  // from the queue of beats
-  shares_ = may_share_ && beat(dram_[3]) == beat(dram_end - 1) && beat(dram_[3] + width_) % kPage != 0 &&
-            (over || !gone);
+  shares_ =
+      may_share_ && beat(dram_[3]) == beat(dram_end - 1) && beat(dram_[3] + width_) % kPage != 0 && (over || !gone);
 }
 
 void Walk::next(Run& run) {
