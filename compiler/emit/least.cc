@@ -34,23 +34,20 @@ struct Runs {
     int64_t count = 1, dram = 0, sp = 0;
   };
   std::vector<Loop> loops;
+  bool share = false;  // a run may take its first beat from the run before
 
-  /// Beats and groups. Runs of the innermost loop lie apart; where it begins anew a run may continue the one before.
-  Moved moved(int64_t width) const {
-    constexpr int64_t kMostRuns = 4096;
-    int64_t count = 1, inner = loops.empty() ? 1 : loops.back().count;
-    for (const Loop& loop : loops) count *= loop.count;
-    Moved sum;
-    sum.bursts = count - (count / inner - 1);  // STORE's
-    if (count > kMostRuns) {
-      sum.beats = sum.groups = count * length / width;
-      return sum;
-    }
+  int64_t count() const {
+    int64_t all = 1;
+    for (const Loop& loop : loops) all *= loop.count;
+    return all;
+  }
+
+  /// Calls `run` with the addresses of each run in DRAM and in the scratchpad.
+  template <typename Run>
+  void each(const Run& run) const {
     std::vector<int64_t> at(loops.size(), 0);
     for (int64_t dram = from, sp = to;;) {
-      const int64_t begin = within(dram, width), place = within(sp, width);
-      sum.beats += (begin + length + width - 1) / width;
-      sum.groups += (place + length + width - 1) / width + (begin > place ? 1 : 0);
+      run(dram, sp);
       size_t k = loops.size();
       for (; k > 0; --k) {
         const Loop& loop = loops[k - 1];
@@ -61,10 +58,33 @@ struct Runs {
         sp -= loop.count * loop.sp;
         at[k - 1] = 0;
       }
-      if (k == 0) break;
+      if (k == 0) return;
     }
-    sum.beats = std::max(sum.beats - (count / inner - 1), count * length / width);
-    sum.groups = std::max(sum.groups - 2 * (count / inner - 1), count * length / width);
+  }
+
+  /// Beats, groups, and runs that have beats of their own. Runs of the innermost loop lie apart; where it begins anew a
+  /// run may continue the one before.
+  Moved moved(int64_t width) const {
+    constexpr int64_t kMostRuns = 1 << 16;
+    const int64_t count = this->count(), inner = loops.empty() ? 1 : loops.back().count, again = count / inner - 1;
+    const int64_t bytes = count * length / width;
+    if (count > kMostRuns) return {bytes, share ? 0 : bytes, share ? 0 : count - again};
+    Moved sum;
+    int64_t last = -1;  // the beat in which the run before ends
+    each([&](int64_t dram, int64_t sp) {
+      const int64_t begin = within(dram, width), place = within(sp, width);
+      const bool shares = share && dram - begin == last;
+      const int64_t beats = (begin + length + width - 1) / width - (shares ? 1 : 0);
+      sum.beats += beats;
+      sum.groups += (place + length + width - 1) / width + (begin > place && !shares ? 1 : 0);
+      sum.bursts += beats > 0 ? 1 : 0;
+      last = dram + length - 1 - within(dram + length - 1, width);
+    });
+    if (!share) {
+      sum.beats = std::max(sum.beats - again, bytes);
+      sum.bursts -= again;  // STORE's
+    }
+    sum.groups = std::max(sum.groups - 2 * again, bytes);
     return sum;
   }
 };
@@ -98,6 +118,7 @@ Moved moved(const Transfer& i, int64_t width, int64_t entry) {
   if constexpr (requires { i.packed; }) written = i.packed ? entry : i.length;
   bool joins = true;
   Runs runs{i.length, static_cast<int64_t>(i.dram_offset), static_cast<int64_t>(i.sp_addr), {}};
+  if constexpr (requires { i.packed; }) runs.share = !i.packed;
   for (size_t k = i.extent.size(); k-- > 0;) {
     const int64_t extent = i.extent[k];
     int64_t without = extent;
@@ -124,7 +145,7 @@ Moved moved(const Transfer& i, int64_t width, int64_t entry) {
   const int64_t padding = (all - inside) * i.length;
   if (inside == 0) return {padding / width, 0, 0};
   Moved result = runs.moved(width);
-  if constexpr (requires { i.fill; }) result.bursts = requests(i);
+  if constexpr (requires { i.fill; }) result.bursts = runs.share ? std::min(result.bursts, requests(i)) : requests(i);
   // The timing model may be a cycle early where padding ends.
   if (padding > 0) result.groups = std::max(result.groups, result.groups + padding / width - (i.extent[0] + 1));
   return result;

@@ -123,11 +123,11 @@ TEST(Duration, RunsThatContinueEachOtherJoin) {
   const Duration strided = duration(load(0, 0, 16, 64, 32, 16), config);
   EXPECT_EQ(strided.beats, 128);
   EXPECT_EQ(strided.bursts, 64);
-  // 9 bytes from every even offset: two beats each, two groups, and a turn of the realigner unless the offset is a
-  // multiple of 8.
+  // 9 bytes from every sixth: two beats and two groups each. A run that begins in the last beat of the run before takes
+  // it from there; of four runs one does not, and the realigner turns for it unless it begins with a beat.
   const Duration ragged = duration(load(0, 0, 9, 64, 6, 16), config);
-  EXPECT_EQ(ragged.beats, 128);
-  EXPECT_EQ(ragged.engine, 64 * 2 + 48);
+  EXPECT_EQ(ragged.beats, 2 * 17 + 47);
+  EXPECT_EQ(ragged.engine, 64 * 2 + 16);
 }
 
 TEST(Duration, PackedEntriesTakeTheirBeats) {

@@ -47,7 +47,7 @@ class TileForm {
     }
     weights_ = weights_once(nest, intrinsic, config_);
     late_ = params_once(nest, intrinsic, config_) + both(besides.biases * (config_.param_entry_bytes() / 2)) +
-            out_once(nest, nest.second, config_);
+            second_once(nest, config_);
     out_ = out_once(nest, nest.output, config_);
     load_input();
     reads_ = input_ + weights_ + late_;
@@ -116,7 +116,13 @@ class TileForm {
         in.broadcasts() ? bytes : pixel_bytes(nest_.in_channels, in, config_.axi_bytes, config_.batch);
     const int64_t read = images * rows.read * cols.read, all = images * rows.all * cols.all;
     read_ = read;
-    input_ = {read * pixel + std::max<int64_t>(0, all - read) * bytes, read * pixel_on_bus(pixel)};
+    const Span down = input_span(0, tile_[Dim::kOh], 0, tile_[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0),
+               along = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
+    int64_t step = nest_.images > 1 ? in.pitch_n : kMost;
+    if (down.count > 1) step = std::min(step, down.step * in.pitch_h);
+    if (along.count > 1) step = std::min(step, along.step * in.pitch_w);
+    input_ = {read * pixel + std::max<int64_t>(0, all - read) * bytes,
+              read * loaded_bytes(nest_.in_channels, in, config_.axi_bytes, config_.batch, step)};
     if (in.broadcasts()) input_ = both(read * bytes);
     if (all > read) padded_lines_ = images * rows.all * trips_[Dim::kOw] * trips_[Dim::kG] * trips_[Dim::kIc];
     if (const Moved line = apart_in_line(); line.bus > 0) {
@@ -126,19 +132,6 @@ class TileForm {
     requests_ = short_requests(rows, cols, images);
     if (!weighted(nest_) || nest_.factor.present || in.broadcasts()) return;
     fetch_again(rows, cols, bytes);
-  }
-
-  /// Bytes of a pixel's beats, which takes so many bytes of groups: runs of neighbouring columns may share beats, and
-  /// even bytes.
-  int64_t pixel_on_bus(int64_t pixel) const {
-    const Access& in = nest_.input;
-    if (in.broadcasts() || config_.batch > 1) return pixel;
-    const Span span = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
-    const int64_t total = nest_.in_channels.total, step = span.step * in.pitch_w;
-    const int64_t size = in.segment_channels > 0 ? std::min(in.segment_channels, total) : total;
-    const auto of = [&](int64_t channels) { return std::min(channels * in.element_bytes, step); };
-    if (step >= size * in.element_bytes + config_.axi_bytes) return pixel;
-    return std::min(pixel, total / size * of(size) + of(total % size));
   }
 
   /// A stretch of a pixel that is contiguous in DRAM, and where its first byte lies in the scratchpad.
@@ -172,20 +165,29 @@ class TileForm {
     for (int64_t o = 0; o < nest_.extent[Dim::kOw]; o += tile_[Dim::kOw]) {
       const int64_t out = std::min(tile_[Dim::kOw], nest_.extent[Dim::kOw] - o);
       const Span span = input_span(o, out, 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, nest_.pad_left);
+      bool first = true;  // behind the row before
       for (int64_t i = 0; i < span.count; ++i) {
         const int64_t col = span.begin + i * span.step;
         if (col < in.col_begin || col >= in.col_end) continue;
         for (const Run& run : runs) {
           const int64_t dram = begin + col * in.pitch_w + run.dram, from = modulo(dram, width), to = run.place % width;
-          // Runs of neighbouring columns share a beat where they come one after another.
-          const int64_t before = dram - span.step * in.pitch_w + run.bytes - 1;
-          const bool shares = i > 0 && before - modulo(before, width) == dram - from;
+          const bool shares = first || may_share(dram, run, runs, span.step * in.pitch_w);
+          first = false;
           line.bus += ceil_div(from + run.bytes, width) - (shares ? 1 : 0);
           line.groups += ceil_div(to + run.bytes, width) + (from > to && !shares ? 1 : 0);
         }
       }
     }
     return line;
+  }
+  /// Whether a run from byte `dram` on begins in the last beat of a run that may come before it: of the column before,
+  /// or of the same pixel.
+  bool may_share(int64_t dram, const Run& run, const std::vector<Run>& runs, int64_t step) const {
+    const auto beat = [&](int64_t at) { return at - modulo(at, config_.axi_bytes); };
+    return std::any_of(runs.begin(), runs.end(), [&](const Run& other) {
+      const int64_t end = dram - run.dram + other.dram + other.bytes - 1;  // in the same pixel
+      return beat(end - step) == beat(dram) || (other.dram < run.dram && beat(end) == beat(dram));
+    });
   }
   static int64_t modulo(int64_t value, int64_t width) { return (value % width + width) % width; }
 

@@ -87,6 +87,21 @@ int64_t pixel_bytes(const ChannelMap& map, const Access& access, int64_t width, 
   return map.total / map.chunk * whole(map.chunk) + whole(map.total % map.chunk);
 }
 
+int64_t loaded_bytes(const ChannelMap& map, const Access& access, int64_t width, int64_t batch, int64_t step) {
+  const int64_t plain = map.total * access.element_bytes;
+  if (access.broadcast_c || batch > 1) return pixel_bytes(map, access, width, batch);
+  const int64_t size = access.segment_channels > 0 ? std::min(access.segment_channels, map.total) : map.total;
+  // From a run's first byte to that of a run that may follow it: in the next column, or in the same pixel.
+  int64_t near = step;
+  if (size < map.total) near = std::min(near, access.segment_pitch);
+  const bool chunks = map.chunks() > 1 && map.chunk % map.lanes != 0;
+  if (chunks) near = std::min(near, map.chunk * access.element_bytes);
+  if (near >= std::min(size, chunks ? map.chunk : size) * access.element_bytes + width)
+    return pixel_bytes(map, access, width, batch);
+  const auto of = [&](int64_t channels) { return std::min(channels * access.element_bytes, near); };
+  return std::min(plain, map.total / size * of(size) + of(map.total % size));
+}
+
 Moved out_once(const Nest& nest, const Access& access, const isa::MachineConfig& config) {
   if (!access.present) return {};
   const int64_t pixels = (access.broadcast_n ? 1 : nest.images) * (access.broadcast_h ? 1 : nest.extent[Dim::kOh]) *
@@ -94,12 +109,43 @@ Moved out_once(const Nest& nest, const Access& access, const isa::MachineConfig&
   return both(pixels * pixel_bytes(nest.out_channels, access, config.axi_bytes, config.batch));
 }
 
+Moved second_once(const Nest& nest, const isa::MachineConfig& config) {
+  Moved once = out_once(nest, nest.second, config);
+  if (once.bus == 0) return once;
+  const Access& a = nest.second;
+  int64_t step = std::numeric_limits<int64_t>::max();
+  const auto nearer = [&](bool broadcast, int64_t count, int64_t pitch) {
+    if (!broadcast && count > 1) step = std::min(step, std::max<int64_t>(pitch, 0));
+  };
+  nearer(a.broadcast_n, nest.images, a.pitch_n);
+  nearer(a.broadcast_h, nest.extent[Dim::kOh], a.pitch_h);
+  nearer(a.broadcast_w, nest.extent[Dim::kOw], a.pitch_w);
+  const int64_t each = pixel_bytes(nest.out_channels, a, config.axi_bytes, config.batch);
+  once.bus = once.bus / each * loaded_bytes(nest.out_channels, a, config.axi_bytes, config.batch, step);
+  return once;
+}
+
+namespace {
+
+/// Bytes of the beats of matrices whose columns are fetched in runs: runs that lie in the same beats share them.
+int64_t factor_on_bus(const Nest& nest, const FactorTraffic& whole, int64_t width) {
+  const Factor& f = nest.factor;
+  const bool rows = f.pitch_k == 1;  // a column is one stretch of bytes
+  const int64_t k = nest.in_channels.total, run = rows ? std::min(k, nest.in_channels.lanes) : 1,
+                from_column = f.pitch_column - (rows ? k : 1);  // the gap behind a column's last run
+  if (from_column >= width && (rows || f.pitch_k > width)) return std::max(whole.bytes, whole.runs * width);
+  if (from_column >= 0) return whole.bytes - matrices(nest, nest.extent) * run;  // the next matrix may begin there
+  return whole.bytes / std::max<int64_t>(1, nest.out_channels.total * std::max(k, width));
+}
+
+}  // namespace
+
 Moved weights_once(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config) {
   if (!weighted(nest)) return {};
   if (!nest.factor.present)
     return both(footprint(nest, intrinsic, nest.extent).weights * weight_entry_bytes(nest, config));
   const FactorTraffic whole = factor_traffic(nest, nest.extent);  // matrices that several positions share come once
-  return both(std::max(whole.bytes, whole.runs * config.axi_bytes));
+  return {std::max(whole.bytes, whole.runs * config.axi_bytes), factor_on_bus(nest, whole, config.axi_bytes)};
 }
 
 int64_t param_bytes(const Footprint& of, const isa::MachineConfig& config) {

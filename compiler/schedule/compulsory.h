@@ -24,6 +24,10 @@ int64_t alu_issues(const Nest& nest, const isa::MachineConfig& config, const Ext
 /// full, or where segments lie apart.
 int64_t pixel_bytes(const ChannelMap& map, const Access& access, int64_t width, int64_t batch);
 
+/// Bytes of the beats that a pixel takes at least when it is loaded, where neighbouring columns lie `step` bytes apart:
+/// runs that begin in the beat in which the run before ends share it, and may share even bytes.
+int64_t loaded_bytes(const ChannelMap& map, const Access& access, int64_t width, int64_t batch, int64_t step);
+
 /// Bytes of something that is moved: of the groups in the scratchpad, and of the beats on the bus.
 struct Moved {
   int64_t groups = 0, bus = 0;
@@ -33,6 +37,7 @@ inline Moved both(int64_t bytes) { return {bytes, bytes}; }
 
 /// What an operand beside the input takes, fetched or stored once.
 Moved out_once(const Nest& nest, const Access& access, const isa::MachineConfig& config);
+Moved second_once(const Nest& nest, const isa::MachineConfig& config);
 Moved weights_once(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config);
 Moved params_once(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config);
 
