@@ -181,8 +181,8 @@ double Memory::idle_beats(Cycle now) const {
 
 /// The owner has the last beat of a read: its place is free, and it hears so.
 void Memory::answer_read(Burst& burst, Cycle at) {
-  read_slots_.push_back(at + isa::timing::bus::kSeen);
-  reads_idle_from_ = at + isa::timing::bus::kSeen;
+  reads_idle_from_ = at + isa::timing::bus::kSeen + burst.side->kept(burst);
+  read_slots_.push_back(reads_idle_from_);
   burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
   respond(burst.unit == isa::Unit::kFetch ? 0 : 1, burst, tlm::BEGIN_RESP, at);
 }

@@ -39,6 +39,8 @@ class BeatSide {
   virtual Ready ready(const Burst& burst) const = 0;
   /// Its first beat moves in cycle `at`, one more every `beat_cycles` if nothing holds them up.
   virtual void begun(const Burst&, Cycle /*at*/, double /*beat_cycles*/) {}
+  /// Of a read: for so long the engine leaves the last beat in the queue behind its own use of it.
+  virtual Cycle kept(const Burst&) const { return 0; }
   /// Of a write: its last beat has moved, its boundary is known. The response comes later.
   virtual void gone(Burst&) {}
 };

@@ -64,6 +64,7 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   Piece& piece = pieces_.push_back();
   piece.emitted = at;
   piece.none = run.bytes == 0;
+  piece.keeps = run.shares && !run.over;
   piece.pad = !moves;
   piece.last = run.last;
   piece.port = load_port(run_item_.space);
@@ -74,7 +75,7 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   piece.joined = piece.moved = 0;
   if (moves) {
     piece.beats = run.beats;
-    piece.lead = run.shares && !run.over ? 1 + refusals() : 0;
+    piece.lead = piece.keeps ? 1 + refusals() : 0;
     piece.prime = run.over && !run.shares ? 1 : 0;
     piece.tail = piece.prime + piece.groups + piece.refused - held(piece.beats) - piece.lead - piece.beats;
   }
@@ -248,6 +249,22 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
     if (padding_.active && &piece == &pieces_.front()) free = padding_end();
   }
   return {burst.run_first ? kNever : 0, Port::kNone};
+}
+
+/// Each run that is given the beat of the run before takes a group of it, and the last of them takes it away.
+Cycle Load::kept(const Burst& burst) const {
+  if (!burst.run_last) return 0;
+  Cycle cycles = 0;
+  bool found = false;  // the burst's run
+  for (const Piece& piece : pieces_) {
+    if (found) {
+      if (!piece.keeps) break;
+      cycles += 1 + refusals();
+      if (!piece.pad) break;
+    }
+    found = found || !piece.pad;
+  }
+  return cycles;
 }
 
 void Load::begun(const Burst& burst, Cycle at, double beat_cycles) {

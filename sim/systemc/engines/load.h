@@ -21,6 +21,7 @@ class Load : public Transfer {
   }
 
   Ready ready(const Burst& burst) const override;
+  Cycle kept(const Burst& burst) const override;
   void begun(const Burst& burst, Cycle at, double beat_cycles) override;
 
  protected:
@@ -42,7 +43,8 @@ class Load : public Transfer {
     uint32_t tail;   // cycles behind the last beat
     Cycle emitted;
     Port port;
-    bool pad;  // or all that it takes is a beat of the run before
+    bool keeps;  // the run before leaves its last beat in the queue for this one
+    bool pad;    // or all that it takes is a beat of the run before
     bool none;
     bool last;
     bool taken = false;   // out of the queue
