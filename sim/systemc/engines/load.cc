@@ -61,27 +61,41 @@ Cycle Load::emit_from(const Run& run, Cycle ready) {
 
 void Load::emitted(const Run& run, Cycle at, bool moves) {
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
-  Piece& piece = pieces_.push_back();
-  piece.emitted = at;
-  piece.none = run.bytes == 0;
-  piece.keeps = run.shares && !run.over;
-  piece.pad = !moves;
-  piece.last = run.last;
-  piece.port = load_port(run_item_.space);
-  piece.groups = piece.none ? 0 : groups_of(run.sp, run.bytes, width);
-  piece.refused = piece.groups * refusals();
-  piece.beats = piece.lead = piece.prime = piece.tail = 0;
-  piece.taken = false;
-  piece.joined = piece.moved = 0;
-  if (moves) {
-    piece.beats = run.beats;
-    piece.lead = piece.keeps ? 1 + refusals() : 0;
-    piece.prime = run.over && !run.shares ? 1 : 0;
-    piece.tail = piece.prime + piece.groups + piece.refused - held(piece.beats) - piece.lead - piece.beats;
+  uint32_t groups = run.bytes == 0 ? 0 : groups_of(run.sp, run.bytes, width);
+  counters().busy += groups;
+  const bool keeps = run.shares && !run.over;
+  if (keeps && moves) {  // the group that takes a beat of the run before
+    push(run, at, 1);
+    pieces_.back().last = false;
+    --groups;
   }
-  counters().busy += piece.groups;
+  Piece& piece = push(run, at, groups);
+  piece.keeps = keeps && !moves;
+  piece.pad = !moves;
+  piece.taken = piece.follows = keeps && moves;
+  if (moves) {
+    piece.keeps = false;
+    piece.beats = run.beats;
+    piece.prime = run.over && !run.shares ? 1 : 0;
+    piece.tail = piece.prime + piece.groups + piece.refused - held(piece.beats) - piece.beats;
+  }
   ++emitted_;
   drain(context_.agenda.now());
+}
+
+/// A piece of so many groups that needs no beats.
+Load::Piece& Load::push(const Run& run, Cycle at, uint32_t groups) {
+  Piece& piece = pieces_.push_back();
+  piece = {};
+  piece.emitted = at;
+  piece.none = run.bytes == 0;
+  piece.pad = true;
+  piece.keeps = run.shares && !run.over;
+  piece.last = run.last;
+  piece.port = load_port(run_item_.space);
+  piece.groups = groups;
+  piece.refused = groups * refusals();
+  return piece;
 }
 
 /// For each group the cycles in which TABLE refuses it: where the bus is wide it takes parts, one after another.
@@ -221,9 +235,11 @@ void Load::drain_front(Cycle now) {
       error_ = false;
     }
   }
-  if (!pieces_.empty() && !pieces_.front().pad && !pieces_.front().taken) {
+  if (!pieces_.empty() && !pieces_.front().pad && (!pieces_.front().taken || pieces_.front().follows)) {
+    const bool leaves = !pieces_.front().taken;
     pieces_.front().taken = true;
-    leave_queue(std::max(pieces_.front().emitted + kItem, free_ == 0 ? 0 : free_ - 1));
+    pieces_.front().follows = false;
+    if (leaves) leave_queue(std::max(pieces_.front().emitted + kItem, free_ == 0 ? 0 : free_ - 1));
     if (padded) npu_.poke_memory();
     joined_leave();
   }
@@ -237,10 +253,10 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
   for (const Piece& piece : pieces_) {
     const Cycle first = std::max(piece.emitted + kStart, free);
     if (!piece.pad) {
-      const double groups_a_beat = static_cast<double>(piece.groups - (piece.lead > 0 ? 1 : 0)) / piece.beats;
+      const double groups_a_beat = static_cast<double>(piece.groups) / piece.beats;
       return {!burst.run_first ? 0
               : free == kNever ? kNever
-                               : first + piece.lead - isa::timing::bus::kSeen,
+                               : first - isa::timing::bus::kSeen,
               piece.port, groups_a_beat, piece.groups == 0 ? 1 : 1 + Cycle{piece.refused / piece.groups},
               first == free_ ? ahead_ : 0};
     }
@@ -300,7 +316,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
     leave_queue(free_ - 1);
     joined_.pop_front();
   }
-  const Cycle work = piece.lead + piece.beats + piece.tail;
+  const Cycle work = piece.beats + piece.tail;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   const Cycle starved = free_ > from + work + blocked ? free_ - from - work - blocked : 0;

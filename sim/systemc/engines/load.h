@@ -38,7 +38,6 @@ class Load : public Transfer {
     uint32_t groups;
     uint32_t refused;  // cycles in which TABLE does not take them
     uint32_t beats;
-    uint32_t lead;   // cycles in front of the first beat, of a group that takes a beat of the run before
     uint32_t prime;  // cycles between the first beat and the first group
     uint32_t tail;   // cycles behind the last beat
     Cycle emitted;
@@ -47,15 +46,17 @@ class Load : public Transfer {
     bool pad;    // or all that it takes is a beat of the run before
     bool none;
     bool last;
-    bool taken = false;   // out of the queue
+    bool taken = false;    // out of the queue
+    bool follows = false;  // behind a piece of the same run
     uint32_t joined = 0;  // runs that joined it and have not left the queue
     uint32_t moved = 0;   // beats of the bursts that have moved
   };
   /// What stands at the front and needs no beats is written; the next run leaves the queue.
   void drain(Cycle now) {
-    if (!pieces_.empty() && (pieces_.front().pad || !pieces_.front().taken)) drain_front(now);
+    if (!pieces_.empty() && (pieces_.front().pad || !pieces_.front().taken || pieces_.front().follows)) drain_front(now);
   }
   void drain_front(Cycle now);
+  Piece& push(const Run& run, Cycle at, uint32_t groups);
   void leave_queue(Cycle at) { left_queue_[left_++ & (left_queue_.size() - 1)] = at; }
   void written(Cycle from, Cycle boundary);
   void finish_instruction(Cycle at, bool error);
