@@ -233,7 +233,7 @@ bool Memory::queued_whole(Cycle now, Cycle& next) const {
 /// first slot. False while it holds the bus until its engine is ready.
 bool Memory::begin_read(Cycle now, Cycle& next) {
   Burst& burst = *reads_.front();
-  const Cycle start = std::max(burst.granted + isa::timing::bus::kAddress + latency_, read_.free);
+  const Cycle comes = burst.granted + isa::timing::bus::kAddress + latency_, start = std::max(comes, read_.free);
   if (start > now) {
     next = std::min(next, start);
     return true;
@@ -247,7 +247,11 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
   read_.begin(burst.beats + (follows ? read_.left : -ahead), now, port, moves);
   if (!follows) read_.queued = 0;
   if (!write_.active) read_.left -= idle_beats(now);
-  if (taken > now) read_.delay = static_cast<double>(taken - now) / burst.beats;
+  if (taken > now) {
+    read_.taken = taken;
+    read_.delay = static_cast<double>(taken - now) / burst.beats;
+  }
+  read_.early = burst.beats <= kBuffered && (taken > now || comes + 2 * burst.beats <= now);
   if (turns > 1) {  // behind the queue's beats and the one in hand
     const Cycle late = burst.run_first ? std::min<Cycle>(burst.beats, kBuffered + 1) : 0;
     read_.delay += static_cast<double>((turns - 1) * (burst.beats - late)) / burst.beats;
@@ -280,12 +284,11 @@ void Memory::begin_write(Cycle now, Cycle& next) {
 }
 
 /// The share of its port that the read side asks for. Where it is refused its rate is less, but it goes on asking.
-double Memory::read_demand() const {
+double Memory::read_demand(Cycle now) const {
+  if (now < read_.taken) return 0;
   double rate = read_.rate;
-  if (read_.port < 1) {
-    const double cycles = std::max(read_.delay + 1, write_.active ? 2 * slot_ : slot_);
-    rate = std::max(rate, inverse(cycles));
-  }
+  if (read_.port < 1 || read_.delay > 0)
+    rate = std::max(rate, inverse(write_.active && !read_.early ? 2 * slot_ : slot_));
   return std::min(1.0, rate * read_.moves);
 }
 
@@ -306,7 +309,9 @@ void Memory::share_bus(bool held) {
     write_cycles = std::max(slot_, port);
   }
   if (read_.active && write_.active) {
-    if (read_cycles <= 2 * slot_ && write_cycles <= 2 * slot_) {
+    if (read_.early) {  // the bus has moved them between other beats
+      write_cycles = read_cycles <= slot_ ? kInfinite : std::max(write_cycles, slot_ / (1 - slot_ / read_cycles));
+    } else if (read_cycles <= 2 * slot_ && write_cycles <= 2 * slot_) {
       read_cycles = write_cycles = 2 * slot_;
     } else if (read_cycles > 2 * slot_) {  // a beat that waits for LOAD holds the bus
       write_cycles = std::max(write_cycles, read_cycles);
@@ -324,7 +329,7 @@ void Memory::plan(Cycle now) {
   if (!write_.active && !writes_.empty()) begin_write(now, next);
   if (!write_.active) write_.fills = inverse(cycles_per_beat(write_, PortShares::kStore));
   share_bus(held);
-  const double share = read_.active && read_.through == Port::kInpB ? read_demand() : 0;
+  const double share = read_.active && read_.through == Port::kInpB ? read_demand(now) : 0;
   if (share != context_.ports.get(Port::kInpB, PortShares::kLoad)) {
     context_.ports.set(Port::kInpB, PortShares::kLoad, share);
     if (context_.alu_reads_inp && load_share_changed) load_share_changed();
@@ -338,6 +343,7 @@ void Memory::plan(Cycle now) {
   if (write_.active && write_.queued > kSmall && write_.rate > write_.fills) {
     next = std::min(next, now + std::max(Cycle{1}, cycles_of(write_.queued, write_.rate - write_.fills)));
   }
+  if (read_.active && read_.through == Port::kInpB && read_.taken > now) next = std::min(next, read_.taken);
   planned_ = held ? 0 : next;
   planned_read_ = !reads_.empty();
   planned_write_ = !writes_.empty();

@@ -139,9 +139,11 @@ class Memory : public sc_core::sc_module, public Process {
     double delay = 0;     // cycles a beat for which the engine is not ready
     double port = 1;      // share of cycles in which the engine's port is free
     Port through = Port::kNone;
-    double moves = 1;   // of the port for each beat
-    double queued = 0;  // beats that the bus has moved and the port has not; of writes, the port and not the bus
-    double fills = 1;   // of writes: beats a cycle that the port can move ahead of the bus
+    double moves = 1;    // of the port for each beat
+    double queued = 0;   // beats that the bus has moved and the port has not; of writes, the port and not the bus
+    double fills = 1;    // of writes: beats a cycle that the port can move ahead of the bus
+    Cycle taken = 0;     // of reads: when the engine can take the first beat
+    bool early = false;  // of reads: its beats wait in the queue by then
 
     /// A burst begins.
     void begin(double beats, Cycle now, Port its_port, double its_moves) {
@@ -150,6 +152,8 @@ class Memory : public sc_core::sc_module, public Process {
       rate = 0;
       since = now;
       delay = 0;
+      taken = now;
+      early = false;
       port = 1;
       through = its_port;
       moves = its_moves;
@@ -184,7 +188,7 @@ class Memory : public sc_core::sc_module, public Process {
   double cycles_per_beat(const Server& server, PortShares::Who who) const;
   bool plan_holds(Cycle now) const;
   double idle_beats(Cycle now) const;
-  double read_demand() const;
+  double read_demand(Cycle now) const;
   double writes_waiting() const;
   /// Whether a side that moves wants at least every second turn of the bus.
   bool takes_turns(const Server& server) const { return 2 * slot_ * server.rate > 1 - 1e-6; }

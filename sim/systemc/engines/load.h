@@ -48,12 +48,13 @@ class Load : public Transfer {
     bool last;
     bool taken = false;    // out of the queue
     bool follows = false;  // behind a piece of the same run
-    uint32_t joined = 0;  // runs that joined it and have not left the queue
-    uint32_t moved = 0;   // beats of the bursts that have moved
+    uint32_t joined = 0;   // runs that joined it and have not left the queue
+    uint32_t moved = 0;    // beats of the bursts that have moved
   };
   /// What stands at the front and needs no beats is written; the next run leaves the queue.
   void drain(Cycle now) {
-    if (!pieces_.empty() && (pieces_.front().pad || !pieces_.front().taken || pieces_.front().follows)) drain_front(now);
+    if (!pieces_.empty() && (pieces_.front().pad || !pieces_.front().taken || pieces_.front().follows))
+      drain_front(now);
   }
   void drain_front(Cycle now);
   Piece& push(const Run& run, Cycle at, uint32_t groups);
