@@ -274,6 +274,7 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
     if (judge && thorough) {
       if (!keeps_order) attempt(&Emitter::hoist_factors);
       attempt(&Emitter::free_parameters);
+      if (!keeps_order) attempt(&Emitter::advance_reductions);
     }
     fetches = std::move(placed.fetches);
     least = placed.cycles;

@@ -227,6 +227,10 @@ class Emitter {
   bool hoist_factors();
   /// Large parameters become fetches that may come in earlier steps, as weights do; says whether any has.
   bool free_parameters();
+  /// Long reductions begin before their input is whole (advance.cc); says whether any does.
+  bool advance_reductions();
+  bool advance_reduction(size_t step, size_t k);
+  struct Sequence;
   std::optional<ConstantFetch> parameters_of(const isa::Instruction& instruction, uint32_t of_layer) const;
   /// Bytes of DRAM that an entry takes, and cycles of the bus.
   int64_t entry_bytes(const ConstantFetch& fetch) const {
