@@ -138,7 +138,7 @@ inline constexpr int kResponse = 1;
 /// FETCH (tsr_fetch).
 namespace fetch {
 /// Instructions requested and not yet in the checked register. Words.
-inline constexpr int kWordsAhead = 16;
+inline constexpr int kWordsAhead = 8;
 /// Beats of one instruction. Beats.
 inline constexpr int64_t word_beats(const MachineConfig& config) { return 64 / int64_t{config.axi_bytes}; }
 /// From the last beat of a word at FETCH to the checked register's taking it.

@@ -833,7 +833,7 @@ package tsr_isa_pkg;
   localparam int unsigned TimingInterconnectCollect = 1;  // From the last beat of a write burst on the core's bus to the first cycle in which the burst can be granted.
   localparam int unsigned TimingInterconnectWriteData = 2;  // From the grant of a write burst to its first beat on the shared bus, at the earliest.
   localparam int unsigned TimingInterconnectResponse = 1;  // From a response on the shared bus to the core's.
-  localparam int unsigned TimingFetchWordsAhead = 16;  // Instructions requested and not yet in the checked register.
+  localparam int unsigned TimingFetchWordsAhead = 8;  // Instructions requested and not yet in the checked register.
   // Beats of one instruction.
   function automatic int unsigned timing_fetch_word_beats(input int unsigned axi_bytes);
     timing_fetch_word_beats = 64 / axi_bytes;
