@@ -251,7 +251,7 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
     read_.taken = taken;
     read_.delay = static_cast<double>(taken - now) / burst.beats;
   }
-  read_.early = burst.beats <= kBuffered && (taken > now || comes + 2 * burst.beats <= now);
+  read_.early = burst.beats <= kBuffered && start + 2 * burst.beats <= std::max(now, taken);
   if (turns > 1) {  // behind the queue's beats and the one in hand
     const Cycle late = burst.run_first ? std::min<Cycle>(burst.beats, kBuffered + 1) : 0;
     read_.delay += static_cast<double>((turns - 1) * (burst.beats - late)) / burst.beats;
