@@ -6,7 +6,7 @@ Frames pass four bytes a cycle of the system's clock, 43 MHz or more (at 33 MHz 
 other were lost). The PHY, the conversion to its bytes, the gap between frames and one side of two asynchronous queues
 are all that has Ethernet's clock."""
 
-from liteeth.common import eth_udp_user_description, etherbone_magic
+from liteeth.common import eth_phy_description, eth_udp_user_description, etherbone_magic
 from liteeth.core import LiteEthUDPIPCore
 from liteeth.core.udp import LiteEthUDPUserPort
 from liteeth.frontend.etherbone import LiteEthEtherbone
@@ -19,8 +19,15 @@ BYTES = 4  # a cycle of the system's clock
 
 
 def udp_core(phy, address, hz):
-    """LiteEth's core with the MAC address MAC and the IP address `address` behind a PHY. `hz`: of the system."""
-    return LiteEthUDPIPCore(phy, mac_address=MAC, ip_address=address, clk_freq=hz, dw=8 * BYTES, with_sys_datapath=True)
+    """LiteEth's core with the MAC address MAC and the IP address `address` behind a PHY. `hz`: of the system. Registers
+    in both directions part the MAC from the layers above, which decide in one path from ICMP's echo down to the queues
+    of the MAC whether a word is taken."""
+    width = 8 * BYTES
+    core = LiteEthUDPIPCore(phy, mac_address=MAC, ip_address=address, clk_freq=hz, dw=width, with_sys_datapath=True)
+    for path, place in ((core.mac.core.rx_datapath, -1), (core.mac.core.tx_datapath, 1)):
+        path.border = stream.Buffer(eth_phy_description(width), pipe_valid=True, pipe_ready=True)
+        path.pipeline.insert(place, path.border)
+    return core
 
 
 def udp_port(core):

@@ -23,11 +23,7 @@ ARP, IP, ICMP, UDP = 0x0806, 0x0800, 1, 17
 ECHO, ETHERBONE, OWN_PORT = 7, 1234, 4000
 WORDS = 1024  # of the memory behind Etherbone
 BYTES = bytes((7 * n + 3) % 251 + 1 for n in range(4000))
-PERIODS = [
-    20000,
-    16000,
-    23000,
-]  # of the system's clock, in picoseconds: the boards', a shorter, and the longest allowed
+PERIODS = [20000, 16000, 23000]  # of the system's clock, in ps: the boards', a shorter one, the longest allowed
 
 
 def ones(data):
