@@ -45,6 +45,7 @@ def sources():
         "checked_window.py",
         "clocks.py",
         "describe.py",
+        "ethernet.py",
         "npu.py",
         "registered_dfi.py",
         "soc.py",

@@ -17,26 +17,14 @@ from operator import or_
 
 import boards
 import describe
+import ethernet
 from checked_window import CheckedWindow
 from litedram.common import GeomSettings
 from litedram.phy.model import SDRAMPHYModel
-from liteeth.core import LiteEthUDPIPCore
 from liteeth.core.udp import LiteEthUDPUserPort
-from liteeth.frontend.etherbone import LiteEthEtherbone
 from litex.build.generic_platform import Pins, Subsignal
 from litex.build.sim.platform import SimPlatform
-from litex.gen import (
-    Cat,
-    ClockDomain,
-    ClockDomainsRenamer,
-    ClockSignal,
-    Constant,
-    If,
-    LiteXModule,
-    Memory,
-    ResetSignal,
-    Signal,
-)
+from litex.gen import Cat, ClockDomain, Constant, LiteXModule, Memory, Signal
 from litex.soc.cores.uart import RS232PHY, Stream2Wishbone
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCCore
@@ -47,7 +35,6 @@ from npu import Npu
 NPU, DESCRIPTION, CSR = 0x9000_0000, 0x9100_0000, 0xF000_0000
 SIMULATED_BYTES = 64 << 20  # of DRAM; a board may have more
 FIRMWARE_BYTES, FIRMWARE_RAM = 128 << 10, 32 << 10  # block RAM of the FPGA, where there is a processor
-MAC, UDP_PORT = 0x10E2D5000000, 1234
 SILENCE = 0.1  # seconds after which UARTBone gives up a frame that has begun
 SIMULATED_SILENCE = 0.002  # the same in simulated time, which passes a hundred times as slowly
 
@@ -112,41 +99,6 @@ class SimulatedLink(LiteXModule):
             pads.out_valid.eq(sink.valid),
             pads.out_data.eq(sink.data),
             sink.ready.eq(pads.out_ready),
-        ]
-
-
-class Crossbar:
-    """A UDP core's way of handing out ports, with the one port that there is."""
-
-    def __init__(self, port):
-        self.port, self.dw = port, 32
-
-    def get_port(self, *_, **__):
-        return self.port
-
-
-class OneDatagram(LiteXModule):
-    """Lets Etherbone have one datagram at a time: the next one waits until bus and answer have been still for a while.
-    LiteEth's Etherbone loses the borders of records that come while it is at work. `port`: of the UDP core; to
-    Etherbone this is a UDP core."""
-
-    STILL = 64  # cycles
-
-    def __init__(self, port):
-        inner = LiteEthUDPUserPort(32)
-        self.crossbar = Crossbar(inner)
-        self.working = Signal()  # the bridge's bus is in use
-        ready, still = Signal(reset=1), Signal(max=self.STILL + 1)
-        self.comb += [
-            inner.sink.connect(port.sink),
-            port.source.connect(inner.source, omit={"valid", "ready"}),
-            inner.source.valid.eq(port.source.valid & ready),
-            port.source.ready.eq(inner.source.ready & ready),
-        ]
-        self.sync += [
-            If(self.working | inner.sink.valid | ready, still.eq(0)).Else(still.eq(still + 1)),
-            If(still == self.STILL, ready.eq(1)),
-            If(inner.source.valid & inner.source.ready & inner.source.last, ready.eq(0)),
         ]
 
 
@@ -242,7 +194,8 @@ class TesseraSoc(SoCCore):
         elif not datagrams:
             self.link = RS232PHY(self.platform.request("serial"), hz, self.target.BAUD)
         if datagrams:
-            self.add_etherbone_to(self.link.port if simulated else self.add_ethernet_link())
+            self.etherbone = ethernet.Etherbone(self.link.port if simulated else self.add_ethernet_link())
+            self.comb += self.etherbone.bus.connect(self.window.bridge)
         else:
             silence = SIMULATED_SILENCE if simulated else SILENCE
             self.uartbone = Stream2Wishbone(self.link, clk_freq=hz * silence / 0.1, address_width=32)
@@ -251,22 +204,11 @@ class TesseraSoc(SoCCore):
     def add_ethernet_link(self):
         """The board's Ethernet up to UDP."""
         self.ethphy = self.target.ethernet_phy(self.platform)
-        core = LiteEthUDPIPCore(
-            self.ethphy, mac_address=MAC, ip_address=self.target.ADDRESS, clk_freq=self.sys_clk_freq, dw=8
-        )
-        self.ethcore = ClockDomainsRenamer({"eth_tx": "eth_tx", "eth_rx": "eth_rx", "sys": "eth_rx"})(core)
+        self.ethcore = ethernet.udp_core(self.ethphy, self.target.ADDRESS, self.sys_clk_freq)
         for domain in ("eth_rx", "eth_tx"):
             clock = getattr(self.ethphy.crg, f"cd_{domain}").clk
             self.platform.add_period_constraint(clock, 8.0)
-        return self.ethcore.udp.crossbar.get_port(UDP_PORT, dw=32, cd="etherbone")
-
-    def add_etherbone_to(self, port):
-        self.one_datagram = OneDatagram(port)
-        self.cd_etherbone = ClockDomain("etherbone")
-        self.comb += [self.cd_etherbone.clk.eq(ClockSignal("sys")), self.cd_etherbone.rst.eq(ResetSignal("sys"))]
-        self.etherbone = LiteEthEtherbone(self.one_datagram, UDP_PORT, buffer_depth=255, cd="etherbone")
-        bus = self.etherbone.wishbone.bus
-        self.comb += [bus.connect(self.window.bridge), self.one_datagram.working.eq(bus.cyc)]
+        return ethernet.udp_port(self.ethcore)
 
     def do_finalize(self):
         SoCCore.do_finalize(self)
