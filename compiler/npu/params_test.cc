@@ -127,8 +127,8 @@ TEST(Params, ComeBeforeWeightsThatKeepTheBusBusy) {
   for (const char* name : {"npu64", "npu256"}) {
     for (const bool biased : {true, false}) {
       const isa::MachineConfig config = isa::find_config(name);
-      Graph graph = graph_of(64, 512);
-      append_layer(graph, 512, biased);
+      Graph graph = graph_of(64, 384);
+      append_layer(graph, 384, biased);
       append_pool(graph);
       append_layer(graph, 1000, biased);
       Options options;
