@@ -77,7 +77,7 @@ def artifact(tmp_path_factory):
 
 def test_the_listing_is_part_of_the_program(artifact):
     listing = TEXT[TEXT.index("```text") :].split("```")[1].removeprefix("text\n")
-    assert listing.count("\n") == 9
+    assert listing.count("\n") == 8
     assert listing in command("disasm", artifact)
 
 
