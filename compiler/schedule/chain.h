@@ -50,10 +50,12 @@ struct ChainTile {
   bool operator==(const ChainTile&) const = default;
 };
 
-/// A chain as it is written down: its operations by name, and the tile. The rest follows.
+/// A chain as it is written down: its operations by name, and the tile. The rest follows. Where the first link's input
+/// may have several layouts, the one it has; without it the best one.
 struct ChainSchedule {
   std::vector<std::string> links;
   ChainTile tile;
+  std::optional<InputLayout> input_layout{};
   bool operator==(const ChainSchedule&) const = default;
 };
 

@@ -53,8 +53,9 @@ def test_examples_equal_their_references(file, name, config):
     outcome = tile.check(getattr(example(file), name), cases=cases, config=config, seed=1)
     assert outcome.cases["interpreter"] + sum(outcome.refused.values()) == cases
     assert outcome.cycles["rtl"]
+    # Up to 2.8 % where LOAD writes single pixels to INP while the vector unit reads there (sim/systemc/rationale.md).
     for case, cycles in outcome.cycles["rtl"].items():
-        assert abs(outcome.cycles["sysc"][case] / cycles - 1) < 0.02
+        assert abs(outcome.cycles["sysc"][case] / cycles - 1) < 0.03
 
 
 def test_normalise_is_within_a_step_of_float():

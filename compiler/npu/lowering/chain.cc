@@ -407,6 +407,7 @@ schedule::ChainSchedule schedule_of(const Chain& chain, const Graph& graph) {
   schedule::ChainSchedule schedule;
   for (size_t s = 0; s < chain.size(); ++s) schedule.links.push_back(graph.operations[chain.first + s].name);
   schedule.tile = chain.plan.tile;
+  if (chain.tasks[0].alternatives.size() > 1) schedule.input_layout = chain.nests[0]->layout;
   return schedule;
 }
 

@@ -241,9 +241,18 @@ Unit Planner::single(size_t i) {
   return unit;
 }
 
-std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason) {
+std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason,
+                                     const std::optional<schedule::InputLayout>& layout) {
   auto chain = make_chain(graph_, i, links, placements_, config_, options_, reason);
   if (!chain) return std::nullopt;
+  if (layout) {
+    std::vector<Nest>& heads = chain->tasks[0].alternatives;
+    std::erase_if(heads, [&](const Nest& head) { return head.layout != *layout; });
+    if (heads.empty()) {
+      if (reason != nullptr) *reason = "the first link's input has no layout " + schedule::to_string(*layout);
+      return std::nullopt;
+    }
+  }
   std::optional<Found<ChainPlan>> found;
   if (tile != nullptr) {
     found = search_chain(*chain, tile, "", reason, hands_.front());
@@ -293,7 +302,7 @@ Unit Planner::given_chain(size_t i, const schedule::ChainSchedule& given) {
       refuse("the graph places the result of '" + given.links[s] + "' in DRAM");
   }
   std::string reason;
-  auto unit = chained(i, links, &given.tile, &reason);
+  auto unit = chained(i, links, &given.tile, &reason, given.input_layout);
   if (!unit) refuse(reason);
   return std::move(*unit);
 }

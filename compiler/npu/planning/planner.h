@@ -189,7 +189,8 @@ class Planner {
   Unit single(size_t i);
   Unit written(size_t i);
   /// The chain of so many links under its best plan, or under the given tile; nothing when there is none.
-  std::optional<Unit> chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason);
+  std::optional<Unit> chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason,
+                              const std::optional<schedule::InputLayout>& layout = {});
   Unit given_chain(size_t i, const schedule::ChainSchedule& given);
   std::optional<Found<schedule::ChainPlan>> search_chain(const Chain& chain, const schedule::ChainTile* tile,
                                                          const std::string& key, std::string* reason, Hand& hand);

@@ -96,6 +96,7 @@ ordered_json value_of(const ChainSchedule& chain) {
   if (chain.tile.keeps_rows) root["tile"]["halo"] = kHaloNames[static_cast<size_t>(Halo::kKeep)];
   if (chain.tile.strips > 0) root["tile"]["strips"] = chain.tile.strips;
   if (chain.tile.copies != kWeightCopies) root["tile"]["copies"] = chain.tile.copies;
+  if (chain.input_layout) root["input_layout"] = to_string(*chain.input_layout);
   return root;
 }
 
@@ -135,19 +136,22 @@ const Intrinsic& intrinsic_of(const json& name) {
   }
 }
 
+std::optional<InputLayout> input_layout_of(const json& root) {
+  if (!root.contains("input_layout")) return std::nullopt;
+  const json& layout = root["input_layout"];
+  const auto parsed = layout.is_string() ? parse_input_layout(layout.get<std::string>()) : std::nullopt;
+  if (!parsed)
+    refuse("'input_layout' is " + layout.dump() +
+           "; known: nhwc, fold(kw), fold(kh,kw), fold(kh2,kw) and so on, and folds with *2, *3, *4 behind them");
+  return parsed;
+}
+
 Schedule schedule_of(const json& root) {
   if (!root.is_object()) refuse("the top is not an object");
   check_keys(root, {"intrinsic", "input_layout", "strips", "levels", "operands"}, "a schedule");
   Schedule schedule;
   schedule.intrinsic = &intrinsic_of(member(root, "intrinsic"));
-  if (root.contains("input_layout")) {
-    const json& layout = root["input_layout"];
-    const auto parsed = layout.is_string() ? parse_input_layout(layout.get<std::string>()) : std::nullopt;
-    if (!parsed)
-      refuse("'input_layout' is " + layout.dump() +
-             "; known: nhwc, fold(kw), fold(kh,kw), fold(kh2,kw) and so on, and folds with *2, *3, *4 behind them");
-    schedule.input_layout = *parsed;
-  }
+  if (const auto layout = input_layout_of(root)) schedule.input_layout = *layout;
   if (root.contains("strips")) schedule.strips = number(root, "strips", 0);
   const json& levels = member(root, "levels");
   if (!levels.is_array()) refuse("'levels' is no list");
@@ -160,7 +164,8 @@ Schedule schedule_of(const json& root) {
 
 ChainSchedule chain_of(const json& root) {
   ChainSchedule chain;
-  check_keys(root, {"chain", "tile"}, "a chain");
+  check_keys(root, {"chain", "tile", "input_layout"}, "a chain");
+  chain.input_layout = input_layout_of(root);
   try {
     chain.links = root.at("chain").get<std::vector<std::string>>();
     const auto& tile = root.at("tile");

@@ -239,6 +239,13 @@ void print(const Schedule& schedule, text::Printer& printer) {
   printer.close();
 }
 
+InputLayout read_layout(text::Reader& reader) {
+  const text::Token at = reader.token();
+  const auto layout = parse_input_layout(reader.string());
+  if (!layout) reader.fail_at(at, "unknown layout");
+  return *layout;
+}
+
 Schedule read_schedule(text::Reader& reader) {
   reader.expect("schedule");
   Schedule schedule;
@@ -254,10 +261,7 @@ Schedule read_schedule(text::Reader& reader) {
       return true;
     }
     if (key != "layout") return false;
-    const text::Token at = reader.token();
-    const auto layout = parse_input_layout(reader.string());
-    if (!layout) reader.fail_at(at, "unknown layout");
-    schedule.input_layout = *layout;
+    schedule.input_layout = read_layout(reader);
     return true;
   });
   reader.list("{", "}", "", [&] {
@@ -299,6 +303,7 @@ void print(const ChainSchedule& chain, text::Printer& printer) {
   if (chain.tile.keeps_rows) line.field("keeps_rows", 1);
   if (chain.tile.strips > 0) line.field("strips", chain.tile.strips);
   if (chain.tile.copies != kWeightCopies) line.field("copies", chain.tile.copies);
+  if (chain.input_layout) line.field("layout", text::quote(to_string(*chain.input_layout)));
   printer.line(line);
 }
 
@@ -323,6 +328,10 @@ ChainSchedule read_chain(text::Reader& reader) {
     }
     if (key == "copies") {
       chain.tile.copies = reader.integer(kLeastWeightCopies, INT32_MAX);
+      return true;
+    }
+    if (key == "layout") {
+      chain.input_layout = read_layout(reader);
       return true;
     }
     int64_t* to = key == "oh"       ? &chain.tile.oh
