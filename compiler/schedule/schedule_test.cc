@@ -279,9 +279,10 @@ TEST(Schedule, JsonOfLists) {
   const Schedule one = generate(convolution(), {npu256()});
   const LayerSchedule two = std::vector<Schedule>{one, one}, alone = std::vector<Schedule>{one},
                       chain = ChainSchedule{{"a", "b"}, {14, 7, 2}},
-                      whole = ChainSchedule{{"a", "b"}, {14, 7, 2, true}};
+                      whole = ChainSchedule{{"a", "b"}, {14, 7, 2, true}},
+                      folded = ChainSchedule{{"a", "b"}, {14, 7, 2}, InputLayout{true, true, 3}};
   EXPECT_EQ(to_json(alone), to_json(one));
-  for (const LayerSchedule& schedule : {two, alone, chain, whole})
+  for (const LayerSchedule& schedule : {two, alone, chain, whole, folded})
     EXPECT_EQ(layer_schedule_from_json(to_json(schedule)), schedule);
   // All iterations of a vthread level run at once where it does not say how many.
   const Schedule open = schedule_from_json(
@@ -570,8 +571,9 @@ TEST(Text, SchedulesPrintAndParse) {
   odd.operands[1].attach = kDerived;
   const LayerSchedule both = std::vector<Schedule>{odd, generate(product(), {npu256()})},
                       chain = ChainSchedule{{"a \"b\"", "c"}, {14, 7, 2}},
-                      whole = ChainSchedule{{"a", "c"}, {14, 7, 2, true}};
-  for (const LayerSchedule& schedule : {both, chain, whole}) {
+                      whole = ChainSchedule{{"a", "c"}, {14, 7, 2, true}},
+                      folded = ChainSchedule{{"a", "c"}, {14, 7, 2}, InputLayout{true, true, 3}};
+  for (const LayerSchedule& schedule : {both, chain, whole, folded}) {
     const std::string text = to_text(schedule);
     text::Reader reader(text);
     EXPECT_EQ(read_layer_schedule(reader), schedule) << text;
