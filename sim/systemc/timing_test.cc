@@ -20,20 +20,27 @@ namespace {
 
 constexpr uint64_t kProgramOffset = 1 << 16;
 
+/// The runs of a LOAD from a base on, where beats have 8 bytes.
+std::vector<systemc::Run> runs_of(const isa::Load& load, uint64_t base) {
+  Walk walk(load, base, 1024, 8, 256);
+  std::vector<systemc::Run> runs;
+  while (!walk.done()) {
+    walk.next(runs.emplace_back());
+    EXPECT_EQ(runs.back().last, walk.done());
+  }
+  return runs;
+}
+
 TEST(Walk, JoinsWhatContinues) {
   isa::Load load;
   load.length = 100;
   load.extent = {1, 1, 3, 20};
   load.dram_stride = {0, 0, 5000, 100};
   load.sp_stride = {0, 0, 2000, 100};
-  Walk walk(load, 64, 1024, 8, 256);
   std::vector<uint32_t> bytes, steps;
-  while (!walk.done()) {
-    systemc::Run run;
-    walk.next(run);
+  for (const systemc::Run& run : runs_of(load, 64)) {
     bytes.push_back(run.bytes);
     steps.push_back(run.steps);
-    EXPECT_EQ(run.last, walk.done());
   }
   EXPECT_EQ(bytes, (std::vector<uint32_t>{1100, 900, 1100, 900, 1100, 900}));
   EXPECT_EQ(steps, (std::vector<uint32_t>{11, 9, 11, 9, 11, 9}));
@@ -45,12 +52,9 @@ TEST(Walk, RunsShareABeat) {
   load.extent = {1, 1, 2, 6};
   load.dram_stride = {0, 0, 100, 2};
   load.sp_stride = {0, 0, 4, 16};
-  Walk walk(load, 64, 1024, 8, 256);
   std::vector<bool> shares;
   std::vector<uint32_t> beats;
-  while (!walk.done()) {
-    systemc::Run run;
-    walk.next(run);
+  for (const systemc::Run& run : runs_of(load, 64)) {
     shares.push_back(run.shares);
     beats.push_back(run.beats);
   }
@@ -65,25 +69,15 @@ TEST(Walk, ABeatThatIsGoneIsNotShared) {
   load.extent = {1, 1, 1, 3};
   load.dram_stride = {0, 0, 0, 1};
   load.sp_stride = {0, 0, 0, 11};
-  Walk walk(load, 66, 1024, 8, 256);  // from 2, 3 and 4 to 0, 3 and 6
   std::vector<bool> shares;
-  while (!walk.done()) {
-    systemc::Run run;
-    walk.next(run);
-    shares.push_back(run.shares);
-  }
+  for (const systemc::Run& run : runs_of(load, 66)) shares.push_back(run.shares);  // from 2, 3 and 4 to 0, 3 and 6
   EXPECT_EQ(shares, (std::vector<bool>{false, true, true}));
   load.sp_addr = 2;
   load.sp_stride[3] = 7;  // to 2, 1 and 0, then to a place further on in its group
   load.extent[3] = 4;
   load.dram_stride[3] = 0;
-  Walk back(load, 66, 1024, 8, 256);
   shares.clear();
-  while (!back.done()) {
-    systemc::Run run;
-    back.next(run);
-    shares.push_back(run.shares);
-  }
+  for (const systemc::Run& run : runs_of(load, 66)) shares.push_back(run.shares);
   EXPECT_EQ(shares, (std::vector<bool>{false, true, true, false}));
 }
 
