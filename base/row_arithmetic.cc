@@ -67,18 +67,12 @@ uint64_t spread_of(int64_t sum, int64_t squares, const MomentsForm& form) {
   return v == 0 ? 1 : v;
 }
 
-int places_of(uint64_t v) { return (std::countl_zero(v) - 16) & ~1; }
-
 }  // namespace
-
-int moment_places(int64_t sum, int64_t squares, const MomentsForm& form) {
-  return places_of(spread_of(sum, squares, form));
-}
 
 RowScalars moments(int64_t sum, int64_t squares, const MomentsForm& form) {
   const int64_t s1 = centre_sum(sum, form);
   const uint64_t v = spread_of(sum, squares, form);
-  const int leading = places_of(v);
+  const int leading = (std::countl_zero(v) - 16) & ~1;
   const uint64_t w = v << leading >> 22;
   const uint64_t reciprocal = std::min<uint64_t>((reciprocal_root(w) + 1) >> 1, (1 << 17) - 1);
   const int shift = std::clamp(24 - leading / 2 + form.offset, 0, 31);

@@ -56,9 +56,6 @@ struct MomentsForm {
 /// The scalars of a row of which the sum and the sum of squares are known.
 RowScalars moments(int64_t sum, int64_t squares, const MomentsForm& form);
 
-/// The places by which their V is moved, an even number, 0 to 46.
-int moment_places(int64_t sum, int64_t squares, const MomentsForm& form);
-
 /// A normalised element before clamp and zero point. `difference`: the element less its zero point.
 int64_t normalise(int32_t difference, const RowScalars& scalars, int32_t factor, int32_t addend);
 

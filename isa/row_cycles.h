@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long instructions of rows take (isa/timing.md, "Rows"). Enters: an instruction and a configuration with row
-// lanes; of data, the places by which a row's numbers are moved. Leaves: cycles, ports taken not counted. Read by the
+// lanes; of data, the exponents of normalised rows. Leaves: cycles, ports taken not counted. Read by the
 // timing model and by the compiler's prediction.
 #pragma once
 
@@ -37,9 +37,14 @@ inline int64_t row_walk_cycles(const MachineConfig& config, int64_t rows, int64_
   return (rows - 1) * row::turns(config) + row::kCorner + entries * row::walk(config) + row::kDrain;
 }
 
-/// ROW_REDUCE: the end of a row. `places`: by which the moments' V is moved, an even number.
-inline int64_t row_end_cycles(const RowReduce& i, int64_t places) {
-  return i.operation == Reduction::kMoments ? timing::row::kMoments + places : timing::row::kReduce;
+/// ROW_REDUCE: the end of a row.
+inline int64_t row_end_cycles(const RowReduce& i) {
+  return i.operation == Reduction::kMoments ? timing::row::kMoments : timing::row::kReduce;
+}
+
+/// From a group's kept sums to the end of its first row, beside that: the first of two stages.
+inline int64_t row_first_cycles(const RowReduce& i) {
+  return i.operation == Reduction::kMoments ? timing::row::kMoments : 0;
 }
 
 /// ROW_MAP: from a row's scalars to its first read of a vector. `exponent`: their third one.
@@ -47,6 +52,11 @@ inline int64_t row_setup_cycles(const RowMap& i, int64_t exponent) {
   namespace row = timing::row;
   return row::kScalars +
          (i.operation == Mapping::kSoftmax ? row::kSoftmax : row::kNormalise + exponent / 4 + exponent % 4);
+}
+
+/// ROW_MAP: from a row's first read of a vector to the read of the next row's scalars.
+inline int64_t row_next_cycles(const RowMap& i) {
+  return i.operation == Mapping::kSoftmax ? timing::row::kNext : timing::row::kNextNormalised;
 }
 
 /// ROW_MAP: from the first read of the last row to the end.
@@ -57,8 +67,7 @@ inline int64_t row_map_cycles(const MachineConfig& config, int64_t entries) {
 /// The whole instruction on these rows, where data are not known.
 inline int64_t row_cycles(const RowReduce& i, const MachineConfig& config, const RowNest& nest) {
   namespace row = timing::row;
-  constexpr int64_t kPlaces = 8;  // V nearly fills its 48 bits
-  const int64_t end = row_end_cycles(i, kPlaces);
+  const int64_t end = row_end_cycles(i), first = row_first_cycles(i);
   if (i.operation == Reduction::kMax) {
     return (nest.rows - 1) * std::max(nest.entries + row::kRow, end) + row::kRow + nest.entries + row::kMax;
   }
@@ -69,13 +78,13 @@ inline int64_t row_cycles(const RowReduce& i, const MachineConfig& config, const
   const auto add = [&](int64_t groups, int64_t rows) {
     const int64_t walk = rows * row::kGather + row_walk_cycles(config, rows, nest.entries);
     if (groups == 0 || rows == 0) return;
-    kept += std::max(walk, last * end + (last > 0 ? row::kTurnover - 1 : 0)) + capture;
-    kept += (groups - 1) * (std::max(walk, rows * end + row::kTurnover - 1) + capture);
+    kept += std::max(walk, last > 0 ? first + last * end + row::kTurnover - 1 : 0) + capture;
+    kept += (groups - 1) * (std::max(walk, first + rows * end + row::kTurnover - 1) + capture);
     last = rows;
   };
   add(nest.rows / group, group);
   add(1, nest.rows % group);
-  return kept + last * end;
+  return kept + first + last * end;
 }
 /// ROW_MAP's sum_softmax: from a group's sums to the end, when no other group follows.
 inline int64_t row_rest_cycles(const MachineConfig& config, int64_t rows, int64_t entries) {
@@ -99,7 +108,7 @@ inline int64_t row_cycles(const RowMap& i, const MachineConfig& config, const Ro
   }
   constexpr int64_t kExponent = 10;
   const int64_t setup = row_setup_cycles(i, kExponent);
-  return setup + (nest.rows - 1) * std::max(nest.entries * timing::row::turns(config), timing::row::kNext + setup) +
+  return setup + (nest.rows - 1) * std::max(nest.entries * timing::row::turns(config), row_next_cycles(i) + setup) +
          row_map_cycles(config, nest.entries);
 }
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a row takes digit after digit (isa/semantics.md): root and exponent of its moments. Enters: S1 and S2 with the
-// instruction's length, shift, epsilon and offset. Leaves: R and q. Method: one accumulator takes the 48 digits of V = ((length * S2 - S1 * S1) <<
-// shift) + epsilon from the highest on: it doubles in each cycle, takes epsilon's digit behind its last place, and adds S2,
-// -S1 or both where the digits of length and S1 say so, `shift` cycles late. S1's sign counts in all digits above its own,
-// as in 48 bits of two's complement. Then V finds its place. H = floor(sqrt(floor(2^60 / W))): each two digits of
-// the quotient are the square root's next two, so that no quotient is kept.
+// What a row's moments become (isa/semantics.md): root and exponent. Enters: S1 and S2 with the instruction's length,
+// shift, epsilon and offset. Leaves: S1, R and q. Method: two stages, each with a row of its own. The first one adds
+// four products of one multiplier to length * S2 - S1 * S1, moves that by `shift`, adds epsilon, and finds the place of
+// the sum V, eight digits a cycle and then two. The second one makes two digits of the quotient in each cycle and one of
+// the root behind them. H = floor(sqrt(floor(2^60 / W))): each two digits of the quotient are the square root's next
+// two, so that no quotient is kept.
 //
-// start_i with its operands, which hold until done_o, whose results hold until the next start. Latency: 48 cycles for
-// V, 2, one for each place that V is moved, 41 for the root. Reset: synchronous, active low, to idle.
+// A slot has 22 cycles: start_i in its first one, turn_i in its last one, in which a row passes from stage to stage.
+// sum_i and squares_i hold from the second cycle on. done_o from the 21st cycle on, and results with it until turn_i; a
+// slot may last longer. Latency: two slots. Throughput: a row a slot. Reset: synchronous, active low, to no slot.
 module tsr_row_digits (
   input  logic        clk_i,
   input  logic        rst_ni,
   input  logic        start_i,
+  input  logic        turn_i,
   input  logic [20:0] sum_i,
   input  logic [27:0] squares_i,
   input  logic [12:0] length_i,
@@ -19,124 +21,108 @@ module tsr_row_digits (
   input  logic [47:0] epsilon_i,
   input  logic [5:0]  offset_i,
   output logic        done_o,
+  output logic [20:0] sum_o,
   output logic [16:0] root_o,
   output logic [4:0]  exponent_o
 );
 
-  localparam logic [2:0] Idle = 3'd0, Multiply = 3'd1, Place = 3'd2, Divide = 3'd3, Last = 3'd4;
-  logic [2:0] state_q;
-  logic [5:0] count_q;
-  logic pair_q, upper_q;
-  logic [5:0] places_q;  // 2 * k, and 1 between two places
-  logic [47:0] total_q;  // later the divisor: its upper 26 bits
+  // The cycle of the slot, whose first one is 0. What happens in a cycle is said by registers.
+  localparam logic [4:0] Done = 5'd20, Last = 5'd21;
+  logic [4:0] step_q, step;
+  assign step = start_i ? 5'd1 : step_q == Last ? Last : step_q + 5'd1;
+  assign done_o = step_q == Done || step_q == Last;
+  always_ff @(posedge clk_i) step_q <= rst_ni ? step : Last;
 
-  // The accumulator. The digits stand in registers, a cycle after they are chosen; count_q and index_q are those of the
-  // next ones. The first digit of length is 0, as the shift is at most 16, and the first one of S1 is its sign.
-  logic signed [6:0] index_q;
-  logic signed [29:0] difference_q;  // S2 - S1
-  logic [31:0] sum_digits, length_digits;
-  logic length_digit_q, sum_digit_q, epsilon_digit_q, placed, unused_carry;
-  logic [47:0] addend, doubled;
-  assign sum_digits = {{11{sum_i[20]}}, sum_i};
-  assign length_digits = {19'd0, length_i};
-  always_ff @(posedge clk_i) begin
-    if (state_q == Multiply && count_q != '1) begin
-      length_digit_q <= index_q[6:5] == 2'd0 && length_digits[index_q[4:0]];
-      sum_digit_q <= !index_q[6] && (index_q[5] ? sum_i[20] : sum_digits[index_q[4:0]]);
-      epsilon_digit_q <= epsilon_i[count_q];
-    end else begin
-      length_digit_q <= 1'b0;
-      sum_digit_q <= state_q == Idle && sum_i[20];
-      epsilon_digit_q <= state_q == Idle && epsilon_i[47];
-    end
-  end
+  // The products: of S2 and of -S1, upper digits first. An odd shift doubles one of their operands.
+  logic moment_q, upper_q;  // which operands
+  logic signed [21:0] negative_q, first_q;  // -S1
+  logic signed [17:0] second, second_q;
+  logic signed [39:0] product_q, product_2_q;
   always_comb begin
-    case ({length_digit_q, sum_digit_q})
-      2'd0: addend = '0;
-      2'd1: addend = ~{{27{sum_i[20]}}, sum_i};
-      2'd2: addend = {20'd0, squares_i};
-      default: addend = 48'(difference_q);
+    case ({moment_q, upper_q})
+      2'd0: second = {1'b0, squares_i[16:0]};
+      2'd1: second = {7'd0, squares_i[27:17]};
+      2'd2: second = {1'b0, negative_q[16:0]};
+      default: second = {{13{negative_q[21]}}, negative_q[21:17]};
     endcase
   end
-  assign {doubled, unused_carry} = {total_q[46:0], epsilon_digit_q, 1'b1} + {addend, sum_digit_q && !length_digit_q};
-  assign placed = total_q[47:46] != 2'd0 || places_q == 6'd2;
-
-  // A digit of the quotient.
-  logic [25:0] rest_q;
-  logic [26:0] rest, less;
-  logic digit;
-  assign rest = {rest_q, 1'b0};
-  assign less = rest - {1'b0, total_q[47:22]};
-  assign digit = !less[26];
-
-  // A digit of the square root behind each two.
-  logic [18:0] root_q;
-  logic [18:0] remainder_q;
-  logic [20:0] under;
-  logic [21:0] trial;
-  logic [1:0] two_q;
-  logic take_q;
-  assign under = {remainder_q, two_q};
-  assign trial = {1'b0, under} - {1'b0, root_q, 2'b01};
-
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      state_q <= Idle;
-      done_o <= 1'b0;
-      take_q <= 1'b0;
-    end else begin
-      done_o <= state_q == Last && !take_q;
-      take_q <= state_q == Divide && pair_q;
-      case (state_q)
-        Idle: if (start_i) state_q <= Multiply;
-        Multiply: if (count_q == '1) state_q <= Place;
-        Place: if (placed && !places_q[0]) state_q <= Divide;
-        Divide: if (count_q == 6'd0) state_q <= Last;
-        default: if (!take_q) state_q <= Idle;
-      endcase
-    end
+    moment_q <= !step[0];
+    upper_q <= step[4:2] == 3'd0 && step[1:0] != 2'd3;
+    negative_q <= -{sum_i[20], sum_i};
+    first_q <= (moment_q ? {sum_i[20], sum_i} : {9'd0, length_i}) << shift_i[0];
+    second_q <= second;
+    product_q <= first_q * second_q;
+    product_2_q <= product_q;
   end
 
+  // V and its place: four cycles for the products, four for `shift`, one for epsilon, eight for the place. Moves are
+  // by eight digits and then by two.
+  logic adding_q, placing_q, moves_q, wide_q, far_q, epsilon_q, moves;
+  logic [4:0] places_q;
+  logic [47:0] total_q, addend, total;
   always_ff @(posedge clk_i) begin
-    if (state_q == Idle) total_q <= '0;
-    else if (state_q == Multiply || (state_q == Place && !(placed && !places_q[0]))) total_q <= doubled;
-    if (state_q == Place && places_q == 6'd2 && total_q[47:46] == 2'd0) total_q[46] <= 1'b1;  // V = 0 counts as 1
-  end
-  always_ff @(posedge clk_i) begin
-    difference_q <= 30'({1'b0, squares_i}) - 30'($signed(sum_i));
-    index_q <= state_q == Idle ? 7'sd46 - 7'(shift_i) : index_q - 7'sd1;
-    case (state_q)
-      Idle: begin
-        rest_q <= 26'h800000;
-        count_q <= 6'd46;
-        if (start_i) places_q <= 6'd48;
-      end
-      Multiply: count_q <= count_q - 6'd1;
-      Place: begin
-        if (!placed || places_q[0]) places_q <= places_q - 6'd1;
-        count_q <= 6'd36;
-      end
-      Divide: begin
-        rest_q <= digit ? less[25:0] : rest[25:0];
-        count_q <= count_q - 6'd1;
-        upper_q <= digit;
-        two_q <= {upper_q, digit};
-      end
+    {adding_q, epsilon_q, wide_q, far_q, placing_q, moves_q} <= '0;
+    case (step)
+      5'd4, 5'd5: {adding_q, wide_q} <= '1;
+      5'd6, 5'd7: adding_q <= 1'b1;
+      5'd8: {far_q, moves_q} <= {1'b1, shift_i[4:3] != 2'd0};
+      5'd9: {far_q, moves_q} <= {shift_i[4], shift_i[4] || shift_i[2:1] != 2'd0};
+      5'd10: moves_q <= shift_i[2];
+      5'd11: moves_q <= shift_i[2:1] == 2'd3;
+      5'd12: {adding_q, epsilon_q} <= '1;
+      5'd13, 5'd14, 5'd15, 5'd16, 5'd17: {far_q, placing_q} <= '1;
+      5'd18, 5'd19, 5'd20: placing_q <= 1'b1;
       default: ;
     endcase
-    // The first digit stands alone in its pair.
-    if (state_q != Divide) begin
-      pair_q <= 1'b1;
-      if (state_q != Last) upper_q <= 1'b0;
-    end else begin
-      pair_q <= !pair_q;
+  end
+  assign moves = moves_q || (placing_q && (far_q ? total_q[47:40] == 8'd0 : total_q[47:46] == 2'd0));
+  assign addend = epsilon_q ? epsilon_i : wide_q ? {product_2_q[30:0], 17'd0} : 48'(product_2_q);
+  always_comb begin
+    total = total_q + addend;
+    if (!adding_q) total = far_q ? {total_q[39:0], 8'd0} : {total_q[45:0], 2'd0};
+  end
+  always_ff @(posedge clk_i) begin
+    if (start_i) total_q <= '0;
+    else if (adding_q || moves) total_q <= total;
+    if (start_i) places_q <= 5'd24;
+    else if (placing_q && moves) places_q <= places_q - (far_q ? 5'd4 : 5'd1);
+  end
+
+  // What passes to the second stage: V = 0 counts as 1, whose place is that of the lowest digit.
+  logic [25:0] divisor_q;
+  logic [4:0] half_q;
+  always_ff @(posedge clk_i) begin
+    if (turn_i) begin
+      sum_o <= sum_i;
+      divisor_q <= {total_q[47], !total_q[47] || total_q[46], total_q[45:22]};
+      half_q <= places_q;
     end
-    if (start_i) begin
+  end
+
+  // Two digits of the quotient. What is left may be negative: then the divisor is added next, so that nothing is put
+  // back, and a digit is 1 where it is not negative.
+  logic [26:0] rest_q, rest, rest_2;
+  logic [1:0] two_q;
+  logic unused_carry, unused_carry_2;
+  assign {rest, unused_carry} = {rest_q[25:0], 2'd0} - {{1'b0, divisor_q} ^ {27{rest_q[26]}}, rest_q[26]};
+  assign {rest_2, unused_carry_2} = {rest[25:0], 2'd0} - {{1'b0, divisor_q} ^ {27{rest[26]}}, rest[26]};
+
+  // A digit of the square root behind them, in the same way: less 4 * root + 1, or 4 * root + 3 more.
+  logic take_q;
+  logic [18:0] root_q;
+  logic [21:0] remainder_q, remainder;
+  assign remainder = {remainder_q[19:0], two_q} - {{1'b0, root_q} ^ {20{remainder_q[21]}}, 2'b01};
+  always_ff @(posedge clk_i) begin
+    rest_q <= turn_i ? 27'h400000 : rest_2;
+    two_q <= ~{rest[26], rest_2[26]};
+    take_q <= step != Last && step != Done;
+    if (turn_i) begin
       root_q <= '0;
       remainder_q <= '0;
     end else if (take_q) begin
-      root_q <= {root_q[17:0], !trial[21]};
-      remainder_q <= trial[21] ? under[18:0] : trial[18:0];
+      root_q <= {root_q[17:0], !remainder[21]};
+      remainder_q <= remainder;
     end
   end
 
@@ -145,10 +131,10 @@ module tsr_row_digits (
   logic [7:0] exponent;
   assign rounded = {1'b0, root_q} + 20'd1;
   assign root_o = rounded[18] ? '1 : rounded[17:1];
-  assign exponent = {3'd0, places_q[5:1]} + {{2{offset_i[5]}}, offset_i};
+  assign exponent = {3'd0, half_q} + {{2{offset_i[5]}}, offset_i};
   assign exponent_o = exponent[7] ? 5'd0 : exponent[6:5] != 2'd0 ? 5'd31 : exponent[4:0];
 
   logic unused;
-  assign unused = &{1'b0, rounded, trial};
+  assign unused = &{1'b0, rounded, remainder_q, unused_carry, unused_carry_2};
 
 endmodule

@@ -2,7 +2,7 @@
 // Results of ROW_REDUCE, and the sums that ROW_MAP has beside results. Enters: the lanes' sums or moments once a group
 // is walked, or maxima as they come. Leaves: a row's scalars in ACC, written one row after another; or its sum, to be
 // read. Method: a small memory keeps a group's results while the next group is walked. A row's result is read into a
-// register, from which moments go through tsr_row_digits.
+// register, from which moments go through tsr_row_digits, where two rows are under way.
 //
 // drain_i: all bytes are with the lanes; drained_o when the lanes have taken them, then capture_i until captured_o: row
 // after row, the lanes' turns in the order of phase_i. Maxima: best_i with scanned_i; room for one more row as long as
@@ -45,7 +45,7 @@ module tsr_row_results #(
   output logic                   room_o,
   input  logic                   scanned_i,
   input  logic [7:0]             best_i,
-  // Sums to be read: by row. The group's last row.
+  // Sums to be read beside results: by row. The group's last row.
   input  logic [RowBits-1:0]     row_i,
   output logic [30:0]            sum_o,
   output logic [RowBits-1:0]     rows_o,
@@ -107,7 +107,8 @@ module tsr_row_results #(
 
   logic [48:0] kept[Rows];
   logic [48:0] kept_read, result_q;
-  assign kept_read = kept[row_i];
+  logic [RowBits-1:0] next_row_q;  // whose result is read next
+  assign kept_read = kept[beside_i ? row_i : next_row_q];
   assign sum_o = kept_read[30:0];
   assign rows_o = finish_rows_q;
   assign row_o = finish_row_q;
@@ -116,43 +117,48 @@ module tsr_row_results #(
       kept[max_i ? kept_row_q : capture_row] <= max_i ? {40'd0, !src_unsigned_i && best_i[7], best_i} : captured;
   end
 
-  // A row after the other. fresh_q: its result is read.
-  logic fresh_q, started_q, start_moments, digits_done;
-  logic waiting_q;  // for the write's grant
-  logic shown_q;    // a cycle ago, too
+  // A row after the other. fresh_q: its result is read. Of moments the first one is finished when the second one is
+  // read, as primed_q says, so that a turn without a write stands before a group's writes.
+  logic fresh_q, started_q, primed_q, ready, turned, digits_done;
+  logic shown_q;  // ready since a cycle ago
+  logic [20:0] first_sum;
   logic [16:0] root;
   logic [4:0] root_exponent;
   tsr_row_digits u_digits (
-    .clk_i, .rst_ni, .start_i(start_moments), .sum_i(result_q[20:0]), .squares_i(result_q[48:21]), .length_i, .shift_i,
-    .epsilon_i, .offset_i, .done_o(digits_done), .root_o(root), .exponent_o(root_exponent)
+    .clk_i, .rst_ni, .start_i(finishing && moments_i && fresh_q), .turn_i(turned), .sum_i(result_q[20:0]),
+    .squares_i(result_q[48:21]), .length_i, .shift_i, .epsilon_i, .offset_i, .done_o(digits_done), .sum_o(first_sum),
+    .root_o(root), .exponent_o(root_exponent)
   );
   assign finishing = max_i ? ready_q != '0 : finishing_q;
   assign finish_ends = written && finish_row_q == finish_rows_q && !max_i;
-  assign start_moments = finishing && moments_i && started_q;
-  assign finished = finishing && !fresh_q && (moments_i ? digits_done || waiting_q : !started_q);
-  assign acc_we_o = finished && shown_q;
+  assign ready = finishing && !fresh_q && (moments_i ? digits_done : !started_q);
+  assign finished = primed_q || !moments_i;
+  assign acc_we_o = shown_q && finished;
   assign written = acc_we_o && acc_gnt_i;
+  assign turned = shown_q && (!finished || acc_gnt_i);
   assign done_o = max_i ? written && begun_q == (RowBits + 1)'(1) && final_i : finish_ends && finish_last_q;
   always_comb begin
     acc_wdata_o = {96'd0, {23{result_q[8]}}, result_q[8:0]};
     if (sum_i) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], 32'd0};
     if (moments_i) begin
-      acc_wdata_o = {19'd0, length_i, 27'd0, root_exponent, 15'd0, root, {11{result_q[20]}}, result_q[20:0]};
+      acc_wdata_o = {19'd0, length_i, 27'd0, root_exponent, 15'd0, root, {11{first_sum[20]}}, first_sum};
     end
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       finishing_q <= 1'b0;
-      waiting_q <= 1'b0;
+      shown_q <= 1'b0;
     end else begin
       finishing_q <= (captured_o && !beside_i) || (finishing_q && !finish_ends);
-      waiting_q <= finished && !written;
-      shown_q <= finished && !written;
+      shown_q <= ready && !turned;
     end
-    fresh_q <= !finishing || written;
+    fresh_q <= !finishing || turned;
     started_q <= finishing && fresh_q;
+    primed_q <= finishing && !finish_ends && (primed_q || turned);
     if (idle_i || finish_ends) finish_row_q <= '0;
     else if (written) finish_row_q <= finish_row_q + 1'b1;
+    if (idle_i || finish_ends) next_row_q <= '0;
+    else if (finishing && fresh_q) next_row_q <= next_row_q + 1'b1;
     if (finishing && fresh_q) begin
       result_q <= kept_read;
       if (moments_i && !centre_i) result_q[20:0] <= '0;

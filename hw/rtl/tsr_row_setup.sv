@@ -7,9 +7,9 @@
 //
 // load_i with scalars_i. make_i holds from the next cycle until ready_o, which is in its first cycle for a softmax, and
 // behind seven and the exponent's steps for a normalisation. Where results are made beside sums (beside_i), load_i
-// comes with a vector. begins_i: a row's first group is at the lanes; taken_o six cycles later: the next row's scalars
-// may be loaded. Throughput: a row in eight cycles. Back-pressure: none. Reset: synchronous, active low, of rows that
-// begin.
+// comes with a vector. begins_i: a row's first group is at the lanes. taken_o: the next row's scalars may be loaded, six
+// cycles later for a softmax, at once for a normalisation, which has made its own numbers by then. Throughput: a
+// softmax's row in eight cycles. Back-pressure: none. Reset: synchronous, active low, of rows that begin.
 module tsr_row_setup (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -116,7 +116,7 @@ module tsr_row_setup (
     if (begins_q[4]) divisor_q[22:0] <= significand_3_q;
     if (begins_q[7]) limit_9_q <= divisor_less;
   end
-  assign taken_o = begins_q[5];
+  assign taken_o = softmax_i ? begins_q[5] : begins_i;
   assign maximum_o = maximum_1_q;
   assign factor_o = factor_3_q;
   assign coarse_o = coarse_3_q;

@@ -284,7 +284,7 @@ module tsr_rows #(
     .drained_o(drained), .capture_i(state_q == Capture), .captured_o(captured_all), .rows_i(rows_q),
     .last_group_i(last_group_q), .phase_i(phase), .sums_i(sums), .first_sums_i(first_sums), .squares_i(squares),
     .begin_i(next_row_begins), .final_i(final_row_q), .room_o(row_room), .scanned_i(scanned), .best_i(best),
-    .row_i(both ? take_row : finish_row), .sum_o(row_sum), .rows_o(finish_rows), .row_o(finish_row), .acc_we_o,
+    .row_i(take_row), .sum_o(row_sum), .rows_o(finish_rows), .row_o(finish_row), .acc_we_o,
     .acc_wdata_o, .acc_gnt_i(acc_wgnt_i), .done_o(reduced)
   );
   assign acc_waddr_o = target_read;

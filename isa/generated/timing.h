@@ -295,16 +295,18 @@ inline constexpr int kReduce = 4;
 inline constexpr int kRow = 1;
 /// From the last read of a row to the write of its maximum.
 inline constexpr int kMax = 11;
-/// The same of its moments, beside the places that V is moved.
-inline constexpr int kMoments = 92;
+/// The same of its moments, and from a group's kept sums to the first row's.
+inline constexpr int kMoments = 22;
 /// From a row's scalars asked for in row_map to their use.
 inline constexpr int kScalars = 2;
 /// In which a softmax's sum is made a factor.
 inline constexpr int kSoftmax = 1;
 /// The same of a row's moments, beside their exponent's places: four at a time, then one.
 inline constexpr int kNormalise = 8;
-/// From a row's first read of a vector in row_map to the read of the next row's scalars.
+/// From a row's first read of a vector in row_map's softmax to the read of the next row's scalars.
 inline constexpr int kNext = 9;
+/// The same of a normalisation.
+inline constexpr int kNextNormalised = 3;
 /// Of sum_softmax, from the read of a vector for its sum to that of one for its results.
 inline constexpr int64_t beside(const MachineConfig& config) { return ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1)) / 2; }
 /// Of sum_softmax, from when the last group's sums are kept to the first read for its results, beside row.beside.

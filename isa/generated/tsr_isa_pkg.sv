@@ -942,11 +942,12 @@ package tsr_isa_pkg;
   localparam int unsigned TimingRowReduce = 4;  // In which a row's maximum or sum is finished and written.
   localparam int unsigned TimingRowRow = 1;  // Of each row whose maximum is looked for, beside its vectors' reads.
   localparam int unsigned TimingRowMax = 11;  // From the last read of a row to the write of its maximum.
-  localparam int unsigned TimingRowMoments = 92;  // The same of its moments, beside the places that V is moved.
+  localparam int unsigned TimingRowMoments = 22;  // The same of its moments, and from a group's kept sums to the first row's.
   localparam int unsigned TimingRowScalars = 2;  // From a row's scalars asked for in row_map to their use.
   localparam int unsigned TimingRowSoftmax = 1;  // In which a softmax's sum is made a factor.
   localparam int unsigned TimingRowNormalise = 8;  // The same of a row's moments, beside their exponent's places: four at a time, then one.
-  localparam int unsigned TimingRowNext = 9;  // From a row's first read of a vector in row_map to the read of the next row's scalars.
+  localparam int unsigned TimingRowNext = 9;  // From a row's first read of a vector in row_map's softmax to the read of the next row's scalars.
+  localparam int unsigned TimingRowNextNormalised = 3;  // The same of a normalisation.
   // Of sum_softmax, from the read of a vector for its sum to that of one for its results.
   function automatic int unsigned timing_row_beside(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
     timing_row_beside = ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1)) / 2;

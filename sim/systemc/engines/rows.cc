@@ -23,24 +23,6 @@ int32_t exponent_at(const Machine& machine, int32_t entry) {
   return exponent;
 }
 
-/// By how many places V of a row's moments has been moved, where its scalars do not tell.
-int64_t places_of(const isa::RowReduce& i, const Machine& machine, int32_t first) {
-  const auto lanes = static_cast<size_t>(machine.config().block_out);
-  const uint8_t* src = machine.scratchpad(i.src == isa::AluSpace::kInp ? isa::Space::kInp : isa::Space::kOut).data();
-  const auto inner = make_nest(isa::kLoops - i.row, i.row, i.extent, i.src_stride);
-  int64_t sum = 0, squares = 0;
-  uint64_t left = inner.iterations();
-  for_each_iteration(inner, {first}, [&](const std::array<int32_t, 1>& at) {
-    const uint8_t* bytes = src + static_cast<size_t>(at[0]) * lanes;
-    for (size_t o = 0, count = --left == 0 ? i.tail : lanes; o < count; ++o) {
-      const int64_t x = (i.src_unsigned ? bytes[o] : static_cast<int8_t>(bytes[o])) - i.zero;
-      sum += x;
-      squares += x * x;
-    }
-  });
-  return rows::moment_places(sum, squares, {i.length, i.shift, i.offset, i.epsilon, i.centre});
-}
-
 }  // namespace
 
 RowWork row_work(const isa::RowReduce& i, const Machine& machine) {
@@ -50,20 +32,8 @@ RowWork row_work(const isa::RowReduce& i, const Machine& machine) {
   work.group = isa::timing::row::group(machine.config());
   work.entries = isa::row_nest(i).entries;
   work.source = i.src;
-  const auto nest = make_nest(0, isa::kLoops - i.row, i.extent, i.src_stride, i.scalar_stride);
-  std::unordered_map<int32_t, int> writers;  // by entry of ACC: the last one's scalars are there
-  if (i.operation == isa::Reduction::kMoments) {
-    for_each_iteration(nest, {i.src_addr, i.scalar_addr}, [&](const auto& at) { ++writers[at[1]]; });
-  }
-  for_each_iteration(nest, {i.src_addr, i.scalar_addr}, [&](const std::array<int32_t, 2>& at) {
-    int64_t places = 0;
-    if (i.operation == isa::Reduction::kMoments) {
-      const int32_t exponent = exponent_at(machine, at[1]);  // 24 - places / 2 + offset, clamped
-      const bool told = writers[at[1]] == 1 && exponent > 0 && exponent < 31;
-      places = told ? 2 * (24 - (int64_t{exponent} - i.offset)) : places_of(i, machine, at[0]);
-    }
-    work.row_cycles.push_back(static_cast<uint32_t>(isa::row_end_cycles(i, places)));
-  });
+  work.first = static_cast<Cycle>(isa::row_first_cycles(i));
+  work.row_cycles.assign(static_cast<size_t>(isa::row_nest(i).rows), static_cast<uint32_t>(isa::row_end_cycles(i)));
   return work;
 }
 
@@ -79,6 +49,7 @@ RowWork row_work(const isa::RowMap& i, const Machine& machine) {
     return work;
   }
   work.map = true;
+  work.next = static_cast<Cycle>(isa::row_next_cycles(i));
   const auto inner = make_nest(isa::kLoops - i.row, i.row, i.extent, i.src_stride, i.dst_stride);
   const bool own = i.src == i.dst;
   if (own) {
@@ -284,7 +255,7 @@ void RowWalk::keep() {
     if (gathered_ == work_.row_cycles.size()) rest(end);
     return;
   }
-  write_at_ = end + work_.row_cycles[row_] - 1;
+  write_at_ = end + work_.first + work_.row_cycles[row_] - 1;
   if (gathered_ < work_.row_cycles.size()) step_at_ = end;
 }
 
@@ -339,7 +310,7 @@ void RowWalk::read_vector(Cycle at) {
     if (under_way_.size() > 1 + isa::timing::row::kMap / turns) under_way_.pop_front();
     under_way_.push_back({work_.places[row_][1] + work_.vectors[static_cast<size_t>(reads_)][1], at});
   }
-  if (reads_ == 0 && asked_ < work_.row_cycles.size()) ask_at_ = at + isa::timing::row::kNext;
+  if (reads_ == 0 && asked_ < work_.row_cycles.size()) ask_at_ = at + work_.next;
   free_ = read_at_ = at + turns;
   if (++reads_ < work_.entries) return;
   reads_ = 0;

@@ -28,6 +28,8 @@ struct RowWork {
   int64_t entries = 1;        // vectors of a row
   isa::AluSpace source = isa::AluSpace::kOut;
   isa::AluSpace destination = isa::AluSpace::kAcc;
+  Cycle first = 0;                   // ROW_REDUCE: of a group's first row, beside its end
+  Cycle next = 0;                    // ROW_MAP: from a row's first read to that of the next row's scalars
   std::vector<uint32_t> row_cycles;  // ROW_REDUCE: of its end; ROW_MAP: until its factor is made
   // ROW_MAP whose source is where its results go: entries of them, by vector from a row's first and by row.
   std::vector<std::array<int32_t, 2>> vectors, places;

@@ -4,9 +4,10 @@ function stays the same."""
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 import tessera
+from tessera.quantization.graph import Graph
 from tessera.quantization.prepare import prepare
 from tests.oracle import oracle
 from tests.system import builders
@@ -324,3 +325,40 @@ def test_a_normalisation_behind_a_shape_that_nobody_infers(row_configs):
     assert left <= {"QuantizeLinear", "DequantizeLinear"}
     error = got - oracle.run_plain(model, g.feeds)["y"]
     assert np.sum(error**2) < 0.01 * np.sum(got**2)
+
+
+@pytest.mark.parametrize("difference_read", [False, True])
+@pytest.mark.parametrize(("opset", "axis"), [(13, -1), (18, 2)])
+def test_a_normalisation_behind_two_stems(opset, axis, difference_read, row_configs):
+    """Tokens of two pictures, as trackers have them. ONNX Runtime's optimiser moves their Transpose behind the
+    difference from the mean, which somebody else may read, too."""
+    g, values = builders.Graph(opset), rng_of(12)
+
+    def tokens(name, size):
+        x = g.node("Conv", [g.input(values(1, 3, size, size), name), g.constant(values(SIZE, 3, 4, 4) / 7)], f"{name}c")
+        g.nodes[-1].attribute.append(helper.make_attribute("strides", [4, 4]))
+        x = g.node("Reshape", [x, g.constant(np.int64([1, SIZE, size * size // 16]))], f"{name}f")
+        x = g.node("Transpose", [x], f"{name}t", perm=[0, 2, 1])
+        return g.node("Add", [x, g.constant(values(1, size * size // 16, SIZE) / 4)], f"{name}p")
+
+    def mean(of, name):
+        if opset < 18:
+            return g.node("ReduceMean", [of], name, axes=[axis])
+        return g.node("ReduceMean", [of, g.constant(np.int64([axis]))], name)
+
+    y = g.node("Concat", [tokens("small", 8), tokens("large", 12)], "both", axis=1)
+    centred = g.node("Sub", [y, mean(y, "mean")], "centred")
+    square = g.node("Pow", [centred, g.constant(np.float32(2))], "square")
+    variance = g.node("Add", [mean(square, "variance"), g.constant(np.float32(1e-5))], "e")
+    unit = g.node("Div", [centred, g.node("Sqrt", [variance], "root")], "unit")
+    scaled = g.node("Add", [g.node("Mul", [unit, g.constant(values(SIZE))], "scaled"), g.constant(values(SIZE))], "n")
+    result = g.node("MatMul", [scaled, g.constant(values(SIZE, SIZE) / 4)], "m")
+    result = g.node("Add", [result, centred if difference_read else y], "s")
+    columns = g.node("Transpose", [result], "columns", perm=[0, 2, 1])
+    picture = g.node("Reshape", [columns, g.constant(np.int64([1, SIZE, 1, 13]))], "picture")
+    model = g.finish(g.node("Conv", [picture, g.constant(values(5, SIZE, 1, 1))], "y"))
+    graph = Graph(same_function(model, g.feeds))
+    means = {tuple(graph.shapes[node.output[0]]) for node in graph.nodes if node.op_type == "ReduceMean"}
+    assert difference_read or means <= {(1, 13, 1)}
+    left = on_the_npu(model, g.feeds, row_configs[1])
+    assert difference_read or left <= {"QuantizeLinear", "DequantizeLinear"}

@@ -24,7 +24,13 @@ from .forms.loop_states import fixed_states_to_reads
 from .forms.opsets import Constants, by_definition, convert_opset, lower_opset, plain_casts
 from .forms.recurrent import cells_to_products, is_cell, steps_first
 from .forms.scores import scores_in_one_form
-from .forms.spellings import constants_to_weights, einsums_to_products, lengths_to_normalisations, without_guards
+from .forms.spellings import (
+    constants_to_weights,
+    einsums_to_products,
+    lengths_to_normalisations,
+    means_to_rows,
+    without_guards,
+)
 from .graph import Graph, attribute, drop_unread, graphs_of, is_onnx, name_apart, names_of, rename, sort_nodes, unique
 from .steps import step
 
@@ -379,6 +385,7 @@ def spelled(model, products):
         ("batch norms", batch_norms_to_convolutions),
         ("Einsum", einsums_to_products),
         ("constants in front", constants_to_weights),
+        ("means of columns", means_to_rows),
         ("lengths of rows", lengths_to_normalisations),
         ("guards", without_guards),
         ("masks", lambda model: masks_to_sums(model, Graph(model), Constants(model))),

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other spellings of what the NPU computes. In: a float model with inferred shapes. Out: Einsum of two operands as a
-MatMul between movements, constants behind what they are multiplied with, the division of rows by their length as a
-normalisation by their root mean square, and no guard against rows of a softmax that hide everything."""
+MatMul between movements, constants behind what they are multiplied with, means of columns that are transposed as those
+of rows, the division of rows by their length as a normalisation by their root mean square, and no guard against rows of
+a softmax that hide everything."""
 
 import math
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from ..graph import Graph, attribute, is_onnx, names_of, opset_of, outer_reads, unique
+from ..graph import Graph, attribute, is_onnx, names_of, opset_of, outer_reads, rename, unique
 
 
 class _Rewriter:
@@ -157,6 +158,63 @@ def constants_to_weights(model):
     out.finish()
 
 
+# --- differences from means of columns
+# ----------------------------------------------------------------------------------------------------
+
+
+def _order_behind(graph, node):
+    """The order of the axes in which every reader of a node's result wants them, each for the rest of a normalisation;
+    nothing where they do not agree."""
+    readers = [reader for reader, _ in graph.readers.get(node.output[0], [])]
+    behind = [r for reader in readers for name in reader.output for r, _ in graph.readers.get(name, [])]
+    orders = {tuple(attribute(r, "perm") or ()) if is_onnx(r, "Transpose") else () for r in readers}
+    alone = node.output[0] not in graph.held and all(is_onnx(r, "Cast", "Pow", "Mul", "Div") for r in behind)
+    return list(orders.pop()) if alone and len(orders) == 1 else []
+
+
+def _mean_of_columns(graph, node):
+    """Of x - mean(x) whose readers transpose it: (order of the axes, node of the mean, its axes in that order)."""
+    mean = graph.producer.get(node.input[1]) if is_onnx(node, "Sub") else None
+    if mean is None or not is_onnx(mean, "ReduceMean") or mean.input[0] != node.input[0]:
+        return None
+    order, axes = _order_behind(graph, node), _known_axes(graph, mean)
+    if not order or not axes or not attribute(mean, "keepdims", 1) or not _only_in(graph, mean, 1):
+        return None
+    return order, mean, sorted(order.index(axis % len(order)) for axis in axes)
+
+
+def _transposed(out, x, order, name):
+    """x with its axes in this order: by a Transpose that stands there, or a new one."""
+    for reader, _ in out.graph.readers[x]:
+        if is_onnx(reader, "Transpose") and attribute(reader, "perm") == order and reader in out.nodes:
+            return reader.output[0]
+    return out.node("Transpose", [x], name, perm=order)
+
+
+def means_to_rows(model):
+    """Transpose(x - mean(x)) as y - mean(y) of y = Transpose(x). ONNX Runtime's optimiser moves a Transpose behind the
+    first half of a layer normalisation, where nobody would know it any more."""
+    out, turned, same = _Rewriter(model), set(), {}
+    for node in out.graph.nodes:
+        form = _mean_of_columns(out.graph, node)
+        if form is None:
+            out.nodes.append(node)
+            continue
+        order, mean, axes = form
+        result = node.output[0]
+        x = _transposed(out, node.input[0], order, f"{result}/rows")
+        middle = _mean(out, x, f"{result}/mean", opset_of(model), axes)
+        behind = out.node("Sub", [x, middle], f"{result}/apart")
+        readers = [reader for reader, _ in out.graph.readers[result]]
+        turned |= {id(reader) for reader in readers}
+        same |= {reader.output[0]: behind for reader in readers}
+    out.nodes = [node for node in out.nodes if id(node) not in turned]
+    for name in out.graph.held & same.keys():
+        out.node("Identity", [same.pop(name)], name, name)
+    rename(model.graph, same)
+    out.finish()
+
+
 # --- rows of length 1
 # ----------------------------------------------------------------------------------------------------
 
@@ -198,10 +256,10 @@ def _divided_by_lengths(graph, node):
     return bool(rank and axes) and [a % rank for a in axes] == [last]
 
 
-def _mean(out, x, name, opset):
+def _mean(out, x, name, opset, axes=(-1,)):
     if opset < 18:
-        return out.node("ReduceMean", [x], name, axes=[-1], keepdims=1)
-    return out.node("ReduceMean", [x, out.constant(f"{name}/axes", np.int64([-1]))], name, keepdims=1)
+        return out.node("ReduceMean", [x], name, axes=axes, keepdims=1)
+    return out.node("ReduceMean", [x, out.constant(f"{name}/axes", np.int64(axes))], name, keepdims=1)
 
 
 def lengths_to_normalisations(model):
