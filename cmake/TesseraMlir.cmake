@@ -32,7 +32,7 @@ function(tessera_mlir_library name)
   tessera_library(${name} ${ARG_UNPARSED_ARGUMENTS} LINK ${ARG_LINK})
   tessera_mlir_target(${name})
   # A source spends two thirds of its time in MLIR's headers.
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 6)
+  tessera_together(${name})
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
   endif()

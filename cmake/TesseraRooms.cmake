@@ -20,13 +20,21 @@ function(tessera_hot name)
 endfunction()
 function(tessera_hot_sources)
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+  set_property(SOURCE ${ARGN} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 function(tessera_cold name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# Sources that include much and hold little are compiled several at a time.
-option(TESSERA_UNITY "Compile sources of the MLIR rooms together" ON)
+# Sources that include much and hold little are compiled several at a time. tessera_together(TARGET SOURCES...): so many
+# sources of a library are, but those that are named, whose own names others have too. Hot sources always stand alone.
+option(TESSERA_UNITY "Compile several sources of a library together" ON)
+function(tessera_together name)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 6)
+  foreach(source ${ARGN})
+    set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
+endfunction()
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
 # One meaning of every floating-point expression: no contraction, no excess precision.

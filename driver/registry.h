@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +25,12 @@ struct DeviceOptions {
   /// Settings of one backend, by name; a backend throws Error kInvalidArgument for those it does not know.
   std::map<std::string, std::string> backend;
 };
+
+/// An environment variable; empty where it is not set.
+inline std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 struct BackendInfo {
   std::string name;

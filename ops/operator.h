@@ -17,6 +17,11 @@
 
 namespace tessera::ops {
 
+/// Domains of operators beside the standard's own, which is empty.
+inline constexpr const char* kMicrosoft = "com.microsoft";
+inline constexpr const char* kMl = "ai.onnx.ml";
+inline constexpr const char* kLitert = "litert";
+
 /// A subgraph attribute (If, Loop, Scan, SequenceMap); what it is belongs to the executor, the library only calls it.
 struct Subgraph {
   virtual ~Subgraph() = default;

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <array>
 
+#include "compiler/schedule/counts.h"
+
 namespace tessera::schedule {
 
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-bool dense(const Nest& nest) { return nest.computation == Computation::kDense; }
 
 }  // namespace
 

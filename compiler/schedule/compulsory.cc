@@ -163,7 +163,7 @@ namespace {
 
 using namespace compulsory;
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kNoCut = std::numeric_limits<int64_t>::max();
 
 /// Rows (or columns) of the input that windows of those results read, padding not counted.
 std::vector<bool> touched(const Nest& nest, bool rows, const std::vector<bool>& results) {
@@ -200,7 +200,7 @@ int64_t input_bytes(const Nest& nest, const Lines& results) {
 }  // namespace
 
 int64_t least_bytes(const Nest& nest, const Machine& machine) {
-  int64_t least = kMost;
+  int64_t least = kNoCut;
   for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
     const Moved rest = weights_once(nest, *intrinsic, machine.config) + params_once(nest, *intrinsic, machine.config) +
                        out_once(nest, nest.second, machine.config) + out_once(nest, nest.output, machine.config);
@@ -225,7 +225,7 @@ LeastWork least_work(const Nest& nest, const Machine& machine, const Lines& resu
   const isa::MachineConfig& config = machine.config;
   work.input = input_bytes(nest, results);
   work.output = nest.images * product(e, {Dim::kOh, Dim::kOw}) * nest.out_channels.total * nest.output.element_bytes;
-  work.constants = kMost;
+  work.constants = kNoCut;
   bool core = true;  // what other intrinsics issue nobody knows here
   for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
     core = core && intrinsic == &core_intrinsic(nest.computation);

@@ -9,14 +9,13 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "compiler/schedule/counts.h"
 #include "compiler/schedule/searcher.h"
 #include "isa/generated/timing.h"
 
 namespace tessera::schedule {
 
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr size_t kCandidatesOfAKind = 2, kChainsOfAKind = 4;
 constexpr int64_t kFirstStrips = 128;  // until the neighbours are known

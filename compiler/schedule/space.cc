@@ -6,14 +6,13 @@
 #include <set>
 
 #include "base/error.h"
+#include "compiler/schedule/counts.h"
 
 namespace tessera::schedule {
 
 namespace {
 
 constexpr int kTries = 64;  // of a mutation
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// None, one or two of so many levels are virtual threads.
 Index thread_choices(size_t levels) {

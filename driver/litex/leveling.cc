@@ -10,12 +10,12 @@
 namespace tessera::driver::litex {
 namespace {
 
-constexpr size_t kWords = 64;
+constexpr size_t kTrialWords = 64;
 
 class Lanes {
  public:
   Lanes(Window& window, const Description& system)
-      : window_(window), level_(*system.leveling), memory_(system.memory), written_(kWords), read_(kWords) {
+      : window_(window), level_(*system.leveling), memory_(system.memory), written_(kTrialWords), read_(kTrialWords) {
     std::mt19937 random(1);
     for (uint32_t& word : written_) word = random();
     window_.write(memory_, written_);
@@ -60,7 +60,7 @@ class Lanes {
     window_.write(level_.burst_clear, 1);
     window_.read(memory_, read_);
     if ((window_.read(level_.burst_seen) >> lane & 1) == 0) return false;
-    for (size_t n = 0; n < kWords; ++n) {
+    for (size_t n = 0; n < kTrialWords; ++n) {
       for (uint32_t byte = 0; byte < 4; ++byte) {
         if (byte % level_.lanes == lane && ((written_[n] ^ read_[n]) >> (8 * byte) & 0xFF) != 0) return false;
       }

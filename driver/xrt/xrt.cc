@@ -36,11 +36,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 std::string option(const DeviceOptions& options, const std::string& name) {
   const auto found = options.backend.find(name);
   return found == options.backend.end() ? "" : found->second;

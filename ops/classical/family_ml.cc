@@ -15,7 +15,6 @@ using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
 constexpr int kVersion = 19;
-constexpr const char* kMl = "ai.onnx.ml";
 
 const TypeInfo& first(const Node& node, const Types& inputs) {
   if (inputs.empty() || !inputs[0].present) node.fail(ErrorCode::kInvalidModel, "input 0 is missing");

@@ -12,7 +12,6 @@ namespace {
 using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
-constexpr const char* kMicrosoft = "com.microsoft";
 constexpr int kVersion = 17;
 
 /// The operator of that name in `version` of the standard, with the same operands and attributes.

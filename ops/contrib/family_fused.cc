@@ -17,7 +17,6 @@ namespace {
 using kernel::elements;
 using kernel::mutable_elements;
 
-constexpr const char* kMicrosoft = "com.microsoft";
 
 /// Applies the activation a node names to every element.
 void activate(const Node& node, Tensor& y, const std::vector<float>& parameters) {

@@ -18,7 +18,6 @@ using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
 constexpr int kVersion = 13;
-constexpr const char* kMicrosoft = "com.microsoft";
 
 /// Heads of one attention: queries [B,N,S,H], keys [B,N,T,H], values [B,N,T,V].
 struct Heads {

@@ -14,7 +14,6 @@ namespace {
 
 using namespace kernel;
 
-constexpr const char* kLitert = "litert";
 
 /// Corners y, x, y, x.
 struct Corners {

@@ -12,7 +12,6 @@ namespace {
 
 using namespace kernel;
 
-constexpr const char* kLitert = "litert";
 
 // --------------------------------------------------------------------------------------------------- BitCast
 

@@ -15,7 +15,6 @@ using litert::fixed_point;
 using litert::FixedPoint;
 using litert::multiply;
 
-constexpr const char* kLitert = "litert";
 constexpr TypeSet kBytes = set_of({DType::kInt8, DType::kUint8});
 
 template <typename T>

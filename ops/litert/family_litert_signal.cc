@@ -14,7 +14,6 @@ namespace {
 using namespace kernel;
 using Complex = std::complex<double>;
 
-constexpr const char* kLitert = "litert";
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 

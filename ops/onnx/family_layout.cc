@@ -20,7 +20,6 @@ using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
 constexpr int kVersion = 13;
-constexpr const char* kMicrosoft = "com.microsoft";
 constexpr const char* kNhwc = "com.ms.internal.nhwc";
 constexpr const char* kNchwc = "com.microsoft.nchwc";
 

@@ -8,13 +8,6 @@
 #include <string>
 
 namespace tessera::sim::systemc {
-namespace {
-
-constexpr Cycle kQuantum = 10000;  // that the cores run ahead of SystemC
-constexpr Cycle kStarted = 2;      // from the start of a program to FETCH's first request
-
-}  // namespace
-
 Chip::Chip(sc_core::sc_module_name name) : sc_module(name) {
   for (int k = 0; k < isa::kMostCores; ++k)
     cores_.push_back(std::make_unique<Npu>(("core" + std::to_string(k)).c_str()));

@@ -15,7 +15,6 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kLate = 0.5;  // cycles a beat by which LOAD is late, with which the bus still has turns
-constexpr Cycle kStarted = 2;  // from the start of a program to FETCH's first request
 
 /// Cycles in which so many beats move at that rate.
 Cycle cycles_of(double beats, double rate) {

@@ -6,12 +6,6 @@
 #include "base/error.h"
 
 namespace tessera::sim::systemc {
-namespace {
-
-constexpr Cycle kQuantum = 10000;  // that the machine runs ahead of SystemC
-
-}  // namespace
-
 Npu::Npu(sc_core::sc_module_name name)
     : sc_module(name),
       fetch_("fetch", context_, *this),

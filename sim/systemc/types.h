@@ -12,6 +12,8 @@ namespace tessera::sim::systemc {
 
 using Cycle = uint64_t;
 inline constexpr Cycle kNever = UINT64_MAX;
+inline constexpr Cycle kQuantum = 10000;  // that cores run ahead of SystemC
+inline constexpr Cycle kStarted = 2;      // from the start of a program to FETCH's first request
 
 struct UnitCounters {
   uint64_t busy = 0;

@@ -114,15 +114,19 @@ def includes(path, sources, seen):
     return seen
 
 
+def compiled(entry):
+    """The sources of a command of the build: one, or those that it compiles together."""
+    unit = (pathlib.Path(entry["directory"]) / entry["file"]).resolve()
+    together = re.findall(r'#include "([^"]+)"', unit.read_text()) if unit.match("Unity/unity_*.cxx") else [unit]
+    units = map(pathlib.Path, together)
+    return [u for u in units if u.is_relative_to(ROOT) and not u.is_relative_to(BUILD) and u.suffix == ".cc"]
+
+
 def compile_commands(sources):
     """Translation unit in the copy -> the build's own command, for this unit, as a check of the syntax."""
     commands = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         folder = pathlib.Path(entry["directory"])
-        unit = (folder / entry["file"]).resolve()
-        if not unit.is_relative_to(ROOT) or unit.is_relative_to(BUILD) or unit.suffix != ".cc":
-            continue
-        moved = sources / unit.relative_to(ROOT)
 
         def relocate(text, folder=folder):
             path = (folder / text).resolve()
@@ -133,7 +137,7 @@ def compile_commands(sources):
         for word in words:
             if word in ("-o", "-MF", "-MT", "-MQ"):
                 next(words)
-            elif word in ("-c", "-MD", "-MMD", "-Winvalid-pch") or word.endswith(("ccache", ".cc")):
+            elif word in ("-c", "-MD", "-MMD", "-Winvalid-pch") or word.endswith(("ccache", ".cc", ".cxx")):
                 continue
             elif word.startswith("-I"):
                 arguments.append("-I" + relocate(word[2:]))
@@ -141,7 +145,9 @@ def compile_commands(sources):
                 arguments += [word, relocate(next(words))]
             else:
                 arguments.append(word)
-        commands[moved] = [*arguments, "-fsyntax-only", "-w", "-fdiagnostics-color=never", str(moved)]
+        for unit in compiled(entry):
+            moved = sources / unit.relative_to(ROOT)
+            commands[moved] = [*arguments, "-fsyntax-only", "-w", "-fdiagnostics-color=never", str(moved)]
     return commands
 
 

@@ -20,7 +20,7 @@ constexpr int64_t kShare = 2000;        // and those that take less than such a 
 constexpr size_t kMostParts = 16;       // an instruction each
 constexpr int64_t kMostEntries = 4000;  // of ACC, so that strides can be encoded
 
-bool overlap(const emit::Touch& a, const emit::Touch& b) {
+bool share_entries(const emit::Touch& a, const emit::Touch& b) {
   return a.memory == b.memory && a.begin < b.end && b.begin < a.end;
 }
 
@@ -118,7 +118,7 @@ struct Emitter::Sequence {
   std::optional<size_t> writer(const emit::Touch& read, size_t end) const {
     for (size_t n = end; n-- > 0;) {
       for (const emit::Touch& touch : works[n]->touches) {
-        if (touch.write && overlap(touch, read))
+        if (touch.write && share_entries(touch, read))
           return works[n]->engine == isa::Engine::kAlu ? std::optional(n) : std::nullopt;
       }
     }
@@ -134,12 +134,12 @@ struct Emitter::Sequence {
       int64_t beyond = begin;  // the end of what is used there
       for (size_t n = first; n <= end; ++n) {
         for (const emit::Touch& touch : works[n]->touches)
-          if (overlap(touch, place)) beyond = std::max(beyond, touch.end);
+          if (share_entries(touch, place)) beyond = std::max(beyond, touch.end);
       }
       bool over = false;
       for (size_t n = end + 1; n < works.size() && beyond == begin && !over; ++n) {
         for (const emit::Touch& touch : works[n]->touches) {
-          if (!overlap(touch, place)) continue;
+          if (!share_entries(touch, place)) continue;
           if (!touch.write) beyond = std::max(beyond, touch.end);
           over = over || (touch.begin <= place.begin && place.end <= touch.end);
         }

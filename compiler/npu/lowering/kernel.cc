@@ -74,7 +74,7 @@ Stream stream_of(const isa::Instruction& instruction) {
   return kOf.at(static_cast<size_t>(load->space));
 }
 
-size_t hash_of(const std::vector<uint8_t>& bytes) {
+size_t words_hash(const std::vector<uint8_t>& bytes) {
   return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
@@ -107,7 +107,7 @@ std::shared_ptr<const KernelCode> kernel_code(const Graph& graph, size_t operati
     code->layers.push_back(first + static_cast<uint32_t>(kernel.line_of[i]));
   }
   code->constants = kernel.constants;
-  code->key = "kernel " + std::to_string(hash_of(kernel.words)) + " " + std::to_string(hash_of(kernel.constants));
+  code->key = "kernel " + std::to_string(words_hash(kernel.words)) + " " + std::to_string(words_hash(kernel.constants));
   return code;
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr Cycle kPrepare = isa::timing::gemm::kPrepare;
 constexpr Cycle kWrite = isa::timing::gemm::kWrite;
 constexpr Cycle kRead = AccUse::kRead + kReadToBeat;  // as STORE's beats meet it
-constexpr Cycle kApart = isa::timing::gemm::kApart;
+constexpr Cycle kSumsApart = isa::timing::gemm::kApart;
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void Gemm::use_ports(Cycle now) {
 Cycle Gemm::wait_for(uint32_t entry, Cycle start) const {
   for (const Sum& sum : last_) {
     if (sum.entry != entry || sum.end >= start) continue;
-    if (start < sum.end + kApart) return sum.end + kApart - start;
+    if (start < sum.end + kSumsApart) return sum.end + kSumsApart - start;
   }
   return 0;
 }

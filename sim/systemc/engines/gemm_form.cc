@@ -9,11 +9,11 @@
 namespace tessera::sim::systemc {
 namespace {
 
-constexpr uint64_t kApart = isa::timing::gemm::kApart;
-static_assert(kApart == 3, "two sums before are looked at, here and in gemm.cc");
+constexpr uint64_t kSumDistance = isa::timing::gemm::kApart;
+static_assert(kSumDistance == 3, "two sums before are looked at, here and in gemm.cc");
 
 /// Cycles that a sum waits which starts so many steps behind the end of another on its entry.
-uint64_t stall_at(uint64_t distance) { return distance < kApart ? kApart - distance : 0; }
+uint64_t stall_at(uint64_t distance) { return distance < kSumDistance ? kSumDistance - distance : 0; }
 
 }  // namespace
 

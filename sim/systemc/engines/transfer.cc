@@ -9,7 +9,7 @@
 
 namespace tessera::sim::systemc {
 
-namespace timing = isa::timing::transfer;
+namespace pace = isa::timing::transfer;
 
 Transfer::Transfer(sc_core::sc_module_name name, isa::Engine engine, Context& context, Npu& npu)
     : Engine(name, engine, context, npu), socket("socket") {
@@ -170,7 +170,7 @@ void Transfer::advance(Cycle now) {
       const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
       bursting_ = burst_first_ = true;
       burst_beats_left_ = run_.beats;
-      offer((run_.dram & ~uint64_t{width - 1}) + (run_.shares ? width : 0), at + timing::kOffer);
+      offer((run_.dram & ~uint64_t{width - 1}) + (run_.shares ? width : 0), at + pace::kOffer);
     }
   }
   advancing_ = false;
@@ -183,8 +183,8 @@ bool Transfer::next_run() {
   walk_.next(run_);
   run_item_ = walk_item_;
   has_run_ = true;
-  run_ready_ = std::max(last_emit_, walk_from_) + run_.steps - 1 + timing::kJoin;
-  if (run_.last) walk_over_ = run_ready_ - timing::kJoin;
+  run_ready_ = std::max(last_emit_, walk_from_) + run_.steps - 1 + pace::kJoin;
+  if (run_.last) walk_over_ = run_ready_ - pace::kJoin;
   return true;
 }
 
@@ -199,9 +199,9 @@ void Transfer::work(Cycle now) {
       }
       walk_ = std::move(prepared_.walk);
       walk_item_ = prepared_.item;
-      walk_from_ = from + timing::kStep;
+      walk_from_ = from + pace::kStep;
       has_prepared_ = false;
-      free_from_ = from + timing::kFree;
+      free_from_ = from + pace::kFree;
       advance(now);
       continue;
     }
@@ -214,10 +214,10 @@ void Transfer::work(Cycle now) {
     if (taken == nullptr) return;
     const Item& item = taken->item;
     took(now);
-    const auto join = static_cast<uint32_t>(timing::kJoinBeats * context_.config.axi_bytes);
+    const auto join = static_cast<uint32_t>(pace::kJoinBeats * context_.config.axi_bytes);
     const TimedRequest& request = *context_.request;
     prepared_.item = {isa::Space::kOut, item.fault};
-    prepared_.done = now + timing::kPrepare;
+    prepared_.done = now + pace::kPrepare;
     const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
     const auto entry = static_cast<uint32_t>(context_.config.wgt_entry_bytes());
     const auto move = [&](const auto& transfer, auto... more) {
@@ -231,7 +231,7 @@ void Transfer::work(Cycle now) {
           [&](const isa::Load& load) { move(load, entry); }, [&](const isa::Store& store) { move(store); },
           [&](const isa::Fence&) {
             prepared_.walk = Walk::none();
-            prepared_.done = now + timing::kFence;
+            prepared_.done = now + pace::kFence;
           },
           []<typename T>(const T&)
             requires isa::ForeignTo<T, isa::Engine::kLoad> && isa::ForeignTo<T, isa::Engine::kStore>
