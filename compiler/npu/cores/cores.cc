@@ -75,9 +75,9 @@ class Chip {
       : graph_(graph), config_(config), given_(options), options_(options) {
     options_.search_log = nullptr;
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
-    chip_ = divided(graph, shares);
+    chip_ = divided(graph, shares, config.memory_bytes());
     const auto waits = waits_of_parts(chip_, places_apart(chip_.graph, options_), options_);
-    chip_ = divided(graph, shares, sequence_of(graph, chip_, waits));
+    chip_ = divided(graph, shares, config.memory_bytes(), sequence_of(graph, chip_, waits));
     check_graph(chip_.graph);
   }
 
