@@ -232,10 +232,11 @@ bool better(const Candidate& a, const Candidate& b) {
 class Best {
  public:
   using Kind = std::tuple<size_t, size_t, bool, int64_t, int64_t, int64_t>;
+  explicit Best(size_t most) : most_(most) {}
   void offer(const Kind& kind, const Candidate& candidate) {
     auto& list = best_[kind];
-    if (list.size() == kCandidatesOfAKind && !better(candidate, list.back())) return;
-    if (list.size() == kCandidatesOfAKind) list.pop_back();
+    if (list.size() == most_ && !better(candidate, list.back())) return;
+    if (list.size() == most_) list.pop_back();
     list.insert(std::upper_bound(list.begin(), list.end(), candidate, better), candidate);
   }
   bool empty() const { return best_.empty(); }
@@ -247,6 +248,7 @@ class Best {
   }
 
  private:
+  const size_t most_;
   std::map<Kind, std::vector<Candidate>> best_;
 };
 
@@ -259,7 +261,8 @@ class NestSearch {
         machine_(machine),
         model_(model),
         goal_(goal),
-        intrinsics_(intrinsics_for(nest_)) {
+        intrinsics_(intrinsics_for(nest_)),
+        best_(nest_.computation == Computation::kRows && machine.config.cores > 1 ? (getenv("TROWS") ? atoi(getenv("TROWS")) : 2) : kCandidatesOfAKind) {
     const Extents& extent = nest_.extent;
     const isa::MachineConfig& config = machine.config;
     const auto limit = [](int64_t value) { return std::max<int64_t>(value, 1); };
@@ -435,7 +438,8 @@ class Exhaustive : public Searcher {
       auto& kind = best[{tile.blocks, tile.whole_input, tile.keeps_rows}];
       const auto at = std::upper_bound(kind.begin(), kind.end(), ranked, better);
       kind.insert(at, std::move(ranked));
-      if (kind.size() > kChainsOfAKind) kind.pop_back();
+      static const size_t coak = getenv("TCOAK") ? atoi(getenv("TCOAK")) : kChainsOfAKind;
+      if (kind.size() > (machine.config.cores > 1 ? coak : kChainsOfAKind)) kind.pop_back();
     };
     for (const int64_t oh : ascending(candidate_extents(height, 1.15, height), height)) {
       for (const int64_t ow : all_columns) {

@@ -87,7 +87,8 @@ double known_score(const std::optional<Found<Plan>>& found, Of&& of) {
 template <typename Judged>
 void keep_finalists(Judged& judged) {
   std::stable_sort(judged.begin(), judged.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (judged.size() > kFinalists) judged.resize(kFinalists);
+  static const size_t fin = getenv("TFIN") ? atoi(getenv("TFIN")) : kFinalists;
+  if (judged.size() > fin) judged.resize(fin);
 }
 
 }  // namespace

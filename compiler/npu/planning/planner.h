@@ -212,6 +212,18 @@ class Planner {
     std::vector<std::optional<schedule::Cost>> costs;  // of those that may be replayed
   };
   Recut other_covers(const std::vector<Place>& cut, size_t first, size_t count, size_t hands);
+  /// Units in front of the one at a place that are replayed with it: one, and on a chip of several cores as many as take
+  /// as long alone as what is judged. A core's share has little work, but may need all of the weights.
+  template <typename Score>
+  size_t in_front(size_t place, double alone, Score&& score) const {
+    if (place == 0) return 0;
+    static const size_t mif = getenv("TMIF") ? atoi(getenv("TMIF")) : 1;
+    static const double fac = getenv("TFAC") ? atof(getenv("TFAC")) : 1;
+    size_t count = 1;
+    double sum = score(place - 1);
+    for (; config_.cores > 1 && count < std::min(place, mif) && sum < fac * alone; ++count) sum += score(place - 1 - count);
+    return count;
+  }
   /// All ways to cover the operations from `first` to `end` by units that were offered.
   std::vector<std::vector<Place>> covers(size_t first, size_t end) const;
   /// Takes the strips that do best between the neighbours.
