@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compiler/emit/predict_chip.h"
 #include "compiler/npu/assembly/assemble.h"
+#include "compiler/npu/assembly/interleave.h"
 #include "compiler/npu/cores/cores_costs.h"
 #include "compiler/npu/cores/cores_order.h"
 #include "compiler/npu/graph/cores_memory.h"
@@ -24,6 +25,7 @@ namespace {
 
 constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of which the prediction takes the best,
 constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
+constexpr size_t kInterleaved = 30'000;  // instructions of a core
 
 /// Whether operations can be divided at all: schedules that somebody gives are those of whole operations.
 bool divisible(const Graph& graph, const Options& options) {
@@ -100,6 +102,7 @@ class Chip {
       program.layers.push_back(std::move(info));
     }
     for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
+    waits_ = waits_of_parts(chip_, plan_.placements, options_);
     std::vector<CoreCode> codes;
     ConstantPool constants(options_.alignment);
     for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
@@ -204,7 +207,46 @@ class Chip {
     }
     code.works = std::move(emitter.works);
     code.pool = std::move(emitter.pool);
+    interleave(code);
     return code;
+  }
+
+  /// The vector unit's instructions in the order in which the stream alone ends first.
+  void interleave(CoreCode& code) {
+    if (code.instructions.size() > kInterleaved || getenv("TNOINT")) return;
+    std::vector<bool> awaits(code.instructions.size(), false);
+    for (size_t i = 0; i < awaits.size(); ++i) {
+      const bool transfer = code.works[i]->dram_bytes > 0 && code.tags[i] < waits_.size();
+      awaits[i] = transfer && !waits_[code.tags[i]].empty();
+    }
+    const emit::SynchroniseOptions order = order_of(plan_, options_);
+    const auto cycles = [&](const emit::Works& works) {
+      return emit::predict(emit::in_order(works, code.tags, config_, order), 0, config_,
+                           {options_.dram_latency_cycles, options_.dram_bandwidth_bytes, options_.dram_cost})
+          .cycles;
+    };
+    int64_t least = cycles(code.works);
+    std::vector<uint32_t> best;
+    for (const size_t choice : {size_t{1}, size_t{4}, size_t{16}, size_t{48}}) {
+      const std::vector<uint32_t> places = interleaved(code.works, awaits, choice);
+      emit::Works works;
+      for (const uint32_t place : places) works.push_back(code.works[place]);
+      const int64_t now = cycles(works);
+      if (getenv("TDBG")) fprintf(stderr, "interleave %zu: %ld -> %ld\n", choice, (long)least, (long)now);
+      if (now >= least) continue;
+      least = now;
+      best = places;
+    }
+    if (best.empty()) return;
+    const auto sort = [&](auto& values) {
+      auto sorted = values;
+      for (size_t i = 0; i < best.size(); ++i) sorted[i] = values[best[i]];
+      values = std::move(sorted);
+    };
+    sort(code.instructions);
+    sort(code.tags);
+    sort(code.layers);
+    sort(code.works);
   }
 
   /// Waits of each core, and what the streams take together: layers have the cycles of the core that ends last.
@@ -249,6 +291,7 @@ class Chip {
   const Options& given_;
   Options options_;  // of a core
   ChipGraph chip_;
+  std::vector<std::vector<uint32_t>> waits_;  // by part: those of other cores
   std::vector<Core> cores_;
   MemoryPlan plan_;
 };

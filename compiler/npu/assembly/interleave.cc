@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/npu/assembly/interleave.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <limits>
+
+#include "base/error.h"
+#include "compiler/npu/graph/graph.h"
+#include "isa/generated/timing.h"
+
+namespace tessera::npu {
+
+namespace {
+
+constexpr size_t kBack = 256;          // instructions before one that it may overtake
+constexpr int64_t kHandOver = 20;      // cycles from an engine's last step to the first one of an engine that waits
+constexpr int64_t kTransferred = 120;  // of a transfer, beside its beats
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+bool conflict(const emit::Touch& a, const emit::Touch& b) {
+  if (!a.write && !b.write) return false;
+  // What stays from run to run may lie lower than a base register says.
+  const auto last = static_cast<int16_t>(isa::kSpaces + kArenaBase);
+  if (a.memory > last && b.memory > last) return true;
+  return a.memory == b.memory && a.begin < b.end && b.begin < a.end;
+}
+
+bool conflict(const emit::Work& a, const emit::Work& b) {
+  for (const emit::Touch& x : a.touches)
+    for (const emit::Touch& y : b.touches)
+      if (conflict(x, y)) return true;
+  return false;
+}
+
+/// A list schedule of the engines, in the order of time.
+class Turns {
+ public:
+  Turns(const emit::Works& works, const std::vector<bool>& awaits, size_t choice)
+      : works_(works), choice_(choice), before_(works.size()), end_(works.size(), kNever), rank_(works.size(), 0) {
+    find_dependences(awaits);
+    find_ranks();
+    for (size_t i = 0; i < works.size(); ++i) queues_[engine(i)].push_back(static_cast<uint32_t>(i));
+  }
+
+  std::vector<uint32_t> run() {
+    std::vector<uint32_t> order;
+    order.reserve(works_.size());
+    while (order.size() < works_.size()) {
+      Next next;
+      for (size_t e = 0; e < isa::kEngines; ++e) offer(e, next);
+      TESSERA_INVARIANT(next.start != kNever, "the first instruction of a stream depends on none");
+      take(next);
+      order.push_back(next.instruction);
+    }
+    return order;
+  }
+
+ private:
+  struct Next {
+    int64_t start = kNever;
+    size_t engine = 0, place = 0;  // in its queue
+    uint32_t instruction = 0;
+  };
+
+  size_t engine(size_t i) const { return static_cast<size_t>(works_[i]->engine.value_or(isa::Engine::kLoad)); }
+  int64_t cycles(size_t i) const {
+    return std::max<int64_t>({works_[i]->duration.engine, works_[i]->duration.beats, 1});
+  }
+  static bool transfers(size_t e) {
+    return e == static_cast<size_t>(isa::Engine::kLoad) || e == static_cast<size_t>(isa::Engine::kStore);
+  }
+
+  void find_dependences(const std::vector<bool>& awaits) {
+    std::array<uint32_t, isa::kEngines> last{};
+    std::array<bool, isa::kEngines> any{};
+    for (size_t i = 0; i < works_.size(); ++i) {
+      for (size_t j = i - std::min(i, kBack); j < i; ++j)
+        if (conflict(*works_[i], *works_[j])) before_[i].push_back(static_cast<uint32_t>(j));
+      for (size_t e = 0; awaits[i] && e < isa::kEngines; ++e)
+        if (transfers(e) && any[e]) before_[i].push_back(last[e]);
+      last[engine(i)] = static_cast<uint32_t>(i);
+      any[engine(i)] = true;
+    }
+  }
+
+  /// Cycles from the start of each instruction to the end of the stream, where only the array's order and the
+  /// dependences count.
+  void find_ranks() {
+    int64_t products = 0;
+    for (size_t i = works_.size(); i-- > 0;) {
+      const bool gemm = engine(i) == static_cast<size_t>(isa::Engine::kGemm);
+      rank_[i] = std::max(rank_[i], gemm ? products : 0) + cycles(i);
+      if (gemm) products = rank_[i];
+      for (const uint32_t j : before_[i]) rank_[j] = std::max(rank_[j], rank_[i]);
+    }
+  }
+
+  /// When all that an instruction depends on has ended; kNever: that is not known yet.
+  int64_t ready(size_t i) const {
+    int64_t cycle = 0;
+    for (const uint32_t j : before_[i]) {
+      if (end_[j] == kNever) return kNever;
+      cycle = std::max(cycle, end_[j] + (engine(j) == engine(i) ? 0 : kHandOver));
+    }
+    return cycle;
+  }
+
+  void offer(size_t e, Next& next) const {
+    const std::deque<uint32_t>& queue = queues_[e];
+    if (queue.empty()) return;
+    if (e != static_cast<size_t>(isa::Engine::kAlu)) {
+      const int64_t cycle = ready(queue.front());
+      if (cycle != kNever && std::max(cycle, free_[e]) < next.start)
+        next = {std::max(cycle, free_[e]), e, 0, queue.front()};
+      return;
+    }
+    Next best;
+    for (size_t k = 0; k < std::min(choice_, queue.size()); ++k) {
+      const uint32_t i = queue[k];
+      if (i > oldest_ + kBack) break;
+      const int64_t cycle = ready(i);
+      if (cycle == kNever) continue;
+      const int64_t start = std::max(cycle, free_[e]);
+      if (start < best.start || (start == best.start && rank_[i] > rank_[best.instruction])) best = {start, e, k, i};
+    }
+    if (best.start < next.start) next = best;
+  }
+
+  void take(const Next& next) {
+    std::deque<uint32_t>& queue = queues_[next.engine];
+    queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(next.place));
+    const int64_t busy = next.start + cycles(next.instruction);
+    free_[next.engine] = busy;
+    end_[next.instruction] = busy + (transfers(next.engine) ? kTransferred : 0);
+    while (oldest_ < end_.size() && end_[oldest_] != kNever) ++oldest_;
+  }
+
+  const emit::Works& works_;
+  const size_t choice_;
+  std::vector<std::vector<uint32_t>> before_;  // those that must have ended
+  std::vector<int64_t> end_, rank_;
+  std::array<std::deque<uint32_t>, isa::kEngines> queues_;
+  std::array<int64_t, isa::kEngines> free_{};
+  size_t oldest_ = 0;  // that has not been taken
+};
+
+}  // namespace
+
+std::vector<uint32_t> interleaved(const emit::Works& works, const std::vector<bool>& awaits, size_t choice) {
+  return Turns(works, awaits, choice).run();
+}
+
+}  // namespace tessera::npu
