@@ -282,6 +282,8 @@ class NestSearch {
     set(Dim::kOw, flat ? 1.1 : 1.7, out_limit);
     in_groups(Dim::kOh);
     in_groups(Dim::kOw);
+    if (nest_.computation == Computation::kRows && config.cores > 1 && getenv("TFORCE"))
+      values_[static_cast<size_t>(Dim::kOw)] = {std::min<int64_t>(extent[Dim::kOw], atoi(getenv("TFORCE")))};
     set(Dim::kIc, 1.4, limit(config.inp_depth()));
     set(Dim::kG, 1.4, out_limit);
     values_[static_cast<size_t>(Dim::kKh)] = {extent[Dim::kKh]};

@@ -5,6 +5,7 @@
 #include <array>
 #include <deque>
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
 #include "compiler/npu/graph/graph.h"
@@ -37,9 +38,9 @@ bool conflict(const emit::Work& a, const emit::Work& b) {
 /// A list schedule of the engines, in the order of time.
 class Turns {
  public:
-  Turns(const emit::Works& works, const std::vector<bool>& awaits, size_t choice)
-      : works_(works), choice_(choice), before_(works.size()), end_(works.size(), kNever), rank_(works.size(), 0) {
-    find_dependences(awaits);
+  Turns(const emit::Works& works, const std::vector<bool>& awaits, size_t choice, size_t loads)
+      : works_(works), awaits_(awaits), choices_{loads, 1, choice, 1}, before_(works.size()), end_(works.size(), kNever), rank_(works.size(), 0) {
+    find_dependences();
     find_ranks();
     for (size_t i = 0; i < works.size(); ++i) queues_[engine(i)].push_back(static_cast<uint32_t>(i));
   }
@@ -72,16 +73,14 @@ class Turns {
     return e == static_cast<size_t>(isa::Engine::kLoad) || e == static_cast<size_t>(isa::Engine::kStore);
   }
 
-  void find_dependences(const std::vector<bool>& awaits) {
-    std::array<uint32_t, isa::kEngines> last{};
-    std::array<bool, isa::kEngines> any{};
+  void find_dependences() {
+    std::optional<uint32_t> store;
     for (size_t i = 0; i < works_.size(); ++i) {
       for (size_t j = i - std::min(i, kBack); j < i; ++j)
         if (conflict(*works_[i], *works_[j])) before_[i].push_back(static_cast<uint32_t>(j));
-      for (size_t e = 0; awaits[i] && e < isa::kEngines; ++e)
-        if (transfers(e) && any[e]) before_[i].push_back(last[e]);
-      last[engine(i)] = static_cast<uint32_t>(i);
-      any[engine(i)] = true;
+      // What other cores make is there when the own part is, about.
+      if (awaits_[i] && store) before_[i].push_back(*store);
+      if (works_[i]->engine == isa::Engine::kStore) store = static_cast<uint32_t>(i);
     }
   }
 
@@ -109,23 +108,24 @@ class Turns {
 
   void offer(size_t e, Next& next) const {
     const std::deque<uint32_t>& queue = queues_[e];
-    if (queue.empty()) return;
-    if (e != static_cast<size_t>(isa::Engine::kAlu)) {
-      const int64_t cycle = ready(queue.front());
-      if (cycle != kNever && std::max(cycle, free_[e]) < next.start)
-        next = {std::max(cycle, free_[e]), e, 0, queue.front()};
-      return;
-    }
     Next best;
-    for (size_t k = 0; k < std::min(choice_, queue.size()); ++k) {
+    for (size_t k = 0; k < std::min(choices_[e], queue.size()); ++k) {
       const uint32_t i = queue[k];
-      if (i > oldest_ + kBack) break;
+      if (i > oldest_ + kBack || (awaits_[i] && i > transfer_)) break;
+      if (k > 0 && e == static_cast<size_t>(isa::Engine::kLoad) && constant(i)) continue;
       const int64_t cycle = ready(i);
       if (cycle == kNever) continue;
       const int64_t start = std::max(cycle, free_[e]);
       if (start < best.start || (start == best.start && rank_[i] > rank_[best.instruction])) best = {start, e, k, i};
     }
     if (best.start < next.start) next = best;
+  }
+
+  /// Whether an instruction fetches what nobody writes. When that is best, others have decided.
+  bool constant(size_t i) const {
+    return std::ranges::none_of(works_[i]->touches, [](const emit::Touch& touch) {
+      return touch.memory >= isa::kSpaces && touch.memory != static_cast<int16_t>(isa::kSpaces + kConstantBase);
+    });
   }
 
   void take(const Next& next) {
@@ -135,21 +135,23 @@ class Turns {
     free_[next.engine] = busy;
     end_[next.instruction] = busy + (transfers(next.engine) ? kTransferred : 0);
     while (oldest_ < end_.size() && end_[oldest_] != kNever) ++oldest_;
+    while (transfer_ < end_.size() && (end_[transfer_] != kNever || !transfers(engine(transfer_)))) ++transfer_;
   }
 
   const emit::Works& works_;
-  const size_t choice_;
+  const std::vector<bool>& awaits_;
+  const std::array<size_t, isa::kEngines> choices_;
   std::vector<std::vector<uint32_t>> before_;  // those that must have ended
   std::vector<int64_t> end_, rank_;
   std::array<std::deque<uint32_t>, isa::kEngines> queues_;
   std::array<int64_t, isa::kEngines> free_{};
-  size_t oldest_ = 0;  // that has not been taken
+  size_t oldest_ = 0, transfer_ = 0;  // the first instruction that has not been taken, and the first transfer
 };
 
 }  // namespace
 
-std::vector<uint32_t> interleaved(const emit::Works& works, const std::vector<bool>& awaits, size_t choice) {
-  return Turns(works, awaits, choice).run();
+std::vector<uint32_t> interleaved(const emit::Works& works, const std::vector<bool>& awaits, size_t choice, size_t loads) {
+  return Turns(works, awaits, choice, loads).run();
 }
 
 }  // namespace tessera::npu

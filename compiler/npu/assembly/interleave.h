@@ -15,6 +15,7 @@ namespace tessera::npu {
 
 /// The places of the instructions in the order in which they run if the vector unit may choose among its next `choice`
 /// ones. `awaits`: instructions that wait for other cores; no transfer that stands before one comes behind it.
-std::vector<uint32_t> interleaved(const emit::Works& works, const std::vector<bool>& awaits, size_t choice);
+std::vector<uint32_t> interleaved(const emit::Works& works, const std::vector<bool>& awaits, size_t choice,
+                                  size_t loads);
 
 }  // namespace tessera::npu

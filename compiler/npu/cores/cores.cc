@@ -227,12 +227,13 @@ class Chip {
     };
     int64_t least = cycles(code.works);
     std::vector<uint32_t> best;
-    for (const size_t choice : {size_t{1}, size_t{4}, size_t{16}, size_t{48}}) {
-      const std::vector<uint32_t> places = interleaved(code.works, awaits, choice);
+    for (const size_t choice : {size_t{1}, size_t{4}, size_t{16}, size_t{48}})
+    for (const size_t loads : {size_t{1}, size_t{2}, size_t{4}, size_t{8}}) {
+      const std::vector<uint32_t> places = interleaved(code.works, awaits, choice, loads);
       emit::Works works;
       for (const uint32_t place : places) works.push_back(code.works[place]);
       const int64_t now = cycles(works);
-      if (getenv("TDBG")) fprintf(stderr, "interleave %zu: %ld -> %ld\n", choice, (long)least, (long)now);
+      if (getenv("TDBG")) fprintf(stderr, "interleave %zu %zu: %ld -> %ld\n", choice, loads, (long)least, (long)now);
       if (now >= least) continue;
       least = now;
       best = places;
