@@ -84,14 +84,13 @@ class Turns {
     }
   }
 
-  /// Cycles from the start of each instruction to the end of the stream, where only the array's order and the
-  /// dependences count.
+  /// Of each instruction the cycles of products from the first one on that waits for it: the more, the sooner the array
+  /// needs it.
   void find_ranks() {
     int64_t products = 0;
     for (size_t i = works_.size(); i-- > 0;) {
       const bool gemm = engine(i) == static_cast<size_t>(isa::Engine::kGemm);
-      rank_[i] = std::max(rank_[i], gemm ? products : 0) + cycles(i);
-      if (gemm) products = rank_[i];
+      if (gemm) rank_[i] = products = std::max(rank_[i], products) + cycles(i);
       for (const uint32_t j : before_[i]) rank_[j] = std::max(rank_[j], rank_[i]);
     }
   }

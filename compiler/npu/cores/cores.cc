@@ -77,6 +77,7 @@ class Chip {
       : graph_(graph), config_(config), given_(options), options_(options) {
     options_.search_log = nullptr;
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
+    if (getenv("TLAT")) options_.dram_latency_cycles += atoi(getenv("TLAT")) * (config.cores - 1);
     chip_ = divided(graph, shares, config.memory_bytes());
     const auto waits = waits_of_parts(chip_, places_apart(chip_.graph, options_), options_);
     chip_ = divided(graph, shares, config.memory_bytes(), sequence_of(graph, chip_, waits));
