@@ -38,8 +38,11 @@ bool conflict(const emit::Work& a, const emit::Work& b) {
 /// A list schedule of the engines, in the order of time.
 class Turns {
  public:
-  Turns(const emit::Works& works, const std::vector<bool>& awaits, size_t choice, size_t loads)
-      : works_(works), awaits_(awaits), choices_{loads, 1, choice, 1}, before_(works.size()), end_(works.size(), kNever), rank_(works.size(), 0) {
+  Turns(const emit::Works& works, const Positions& positions, const Choices& choices)
+      : works_(works),
+        positions_(positions),
+        choices_{choices.loads, choices.products, choices.vectors, 1},
+        before_(works.size()), end_(works.size(), kNever), rank_(works.size(), 0) {
     find_dependences();
     find_ranks();
     for (size_t i = 0; i < works.size(); ++i) queues_[engine(i)].push_back(static_cast<uint32_t>(i));
@@ -74,13 +77,11 @@ class Turns {
   }
 
   void find_dependences() {
-    std::optional<uint32_t> store;
     for (size_t i = 0; i < works_.size(); ++i) {
-      for (size_t j = i - std::min(i, kBack); j < i; ++j)
+      const size_t first = i - std::min(i, kBack);
+      for (size_t j = first; j < i; ++j)
         if (conflict(*works_[i], *works_[j])) before_[i].push_back(static_cast<uint32_t>(j));
-      // What other cores make is there when the own part is, about.
-      if (awaits_[i] && store) before_[i].push_back(*store);
-      if (works_[i]->engine == isa::Engine::kStore) store = static_cast<uint32_t>(i);
+      if (const auto own = positions_.own_part(i, first, works_)) before_[i].push_back(*own);
     }
   }
 
@@ -90,7 +91,9 @@ class Turns {
     int64_t products = 0;
     for (size_t i = works_.size(); i-- > 0;) {
       const bool gemm = engine(i) == static_cast<size_t>(isa::Engine::kGemm);
+      static const bool own = getenv("TRANK");
       if (gemm) rank_[i] = products = std::max(rank_[i], products) + cycles(i);
+      else if (own) rank_[i] += cycles(i);
       for (const uint32_t j : before_[i]) rank_[j] = std::max(rank_[j], rank_[i]);
     }
   }
@@ -110,7 +113,8 @@ class Turns {
     Next best;
     for (size_t k = 0; k < std::min(choices_[e], queue.size()); ++k) {
       const uint32_t i = queue[k];
-      if (i > oldest_ + kBack || (awaits_[i] && i > transfer_)) break;
+      if (i > oldest_ + kBack) break;
+      if (!may_pass(i)) break;
       if (k > 0 && e == static_cast<size_t>(isa::Engine::kLoad) && constant(i)) continue;
       const int64_t cycle = ready(i);
       if (cycle == kNever) continue;
@@ -127,6 +131,15 @@ class Turns {
     });
   }
 
+  /// Whether no transfer that must stay in front of one that waits for other cores is left.
+  bool may_pass(size_t i) const {
+    if (positions_.awaited[i] < 0) return true;
+    static const bool strict = getenv("TSTRICT");
+    for (size_t j = oldest_; j < i; ++j)
+      if (end_[j] == kNever && transfers(engine(j)) && (strict || positions_.own[j] <= positions_.awaited[i])) return false;
+    return true;
+  }
+
   void take(const Next& next) {
     std::deque<uint32_t>& queue = queues_[next.engine];
     queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(next.place));
@@ -134,23 +147,28 @@ class Turns {
     free_[next.engine] = busy;
     end_[next.instruction] = busy + (transfers(next.engine) ? kTransferred : 0);
     while (oldest_ < end_.size() && end_[oldest_] != kNever) ++oldest_;
-    while (transfer_ < end_.size() && (end_[transfer_] != kNever || !transfers(engine(transfer_)))) ++transfer_;
   }
 
   const emit::Works& works_;
-  const std::vector<bool>& awaits_;
+  const Positions& positions_;
   const std::array<size_t, isa::kEngines> choices_;
   std::vector<std::vector<uint32_t>> before_;  // those that must have ended
   std::vector<int64_t> end_, rank_;
   std::array<std::deque<uint32_t>, isa::kEngines> queues_;
   std::array<int64_t, isa::kEngines> free_{};
-  size_t oldest_ = 0, transfer_ = 0;  // the first instruction that has not been taken, and the first transfer
+  size_t oldest_ = 0;  // that has not been taken
 };
 
 }  // namespace
 
-std::vector<uint32_t> interleaved(const emit::Works& works, const std::vector<bool>& awaits, size_t choice, size_t loads) {
-  return Turns(works, awaits, choice, loads).run();
+std::optional<uint32_t> Positions::own_part(size_t i, size_t first, const emit::Works& works) const {
+  for (size_t j = i; awaited[i] >= 0 && j-- > first;)
+    if (works[j]->engine == isa::Engine::kStore && own[j] <= awaited[i]) return static_cast<uint32_t>(j);
+  return std::nullopt;
+}
+
+std::vector<uint32_t> interleaved(const emit::Works& works, const Positions& positions, const Choices& choices) {
+  return Turns(works, positions, choices).run();
 }
 
 }  // namespace tessera::npu

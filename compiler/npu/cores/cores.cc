@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "base/error.h"
 #include "compiler/emit/predict_chip.h"
@@ -78,6 +79,7 @@ class Chip {
     options_.search_log = nullptr;
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
     if (getenv("TLAT")) options_.dram_latency_cycles += atoi(getenv("TLAT")) * (config.cores - 1);
+    if (getenv("TLAT")) options_.dram_latency_cycles += atoi(getenv("TLAT")) * (config.cores - 1);
     chip_ = divided(graph, shares, config.memory_bytes());
     const auto waits = waits_of_parts(chip_, places_apart(chip_.graph, options_), options_);
     chip_ = divided(graph, shares, config.memory_bytes(), sequence_of(graph, chip_, waits));
@@ -104,12 +106,16 @@ class Chip {
     }
     for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
     waits_ = waits_of_parts(chip_, plan_.placements, options_);
+    for (size_t part = 0; part < chip_.layers.size(); ++part) {
+      const bool next = part > 0 && chip_.layers[part] != chip_.layers[part - 1];
+      places_.push_back(part == 0 ? 0 : places_.back() + (next ? 1 : 0));
+    }
     std::vector<CoreCode> codes;
     ConstantPool constants(options_.alignment);
     for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
     program.constants = constants.take();
     order_cores(chip_, plan_, options_, config_, codes);
-    if (!all_end(codes)) return std::nullopt;
+    if (!all_end(codes)) { if (getenv("TDBG")) fprintf(stderr, "BLOCKED\n"); return std::nullopt; }
     finish(codes, program);
     return program;
   }
@@ -212,37 +218,49 @@ class Chip {
     return code;
   }
 
-  /// The vector unit's instructions in the order in which the stream alone ends first.
-  void interleave(CoreCode& code) {
+  /// The instructions in the order in which the stream alone ends first.
+  void interleave(CoreCode& code) const {
     if (code.instructions.size() > kInterleaved || getenv("TNOINT")) return;
-    std::vector<bool> awaits(code.instructions.size(), false);
-    for (size_t i = 0; i < awaits.size(); ++i) {
-      const bool transfer = code.works[i]->dram_bytes > 0 && code.tags[i] < waits_.size();
-      awaits[i] = transfer && !waits_[code.tags[i]].empty();
+    Positions positions;
+    for (size_t i = 0; i < code.tags.size(); ++i) {
+      const bool part = code.tags[i] < chip_.layers.size();
+      positions.own.push_back(part ? places_[code.tags[i]] : -1);
+      int64_t awaited = -1;
+      if (part && code.works[i]->dram_bytes > 0)
+        for (const uint32_t other : waits_[code.tags[i]]) awaited = std::max(awaited, places_[other]);
+      positions.awaited.push_back(awaited);
     }
-    const emit::SynchroniseOptions order = order_of(plan_, options_);
-    const auto cycles = [&](const emit::Works& works) {
-      return emit::predict(emit::in_order(works, code.tags, config_, order), 0, config_,
+    std::vector<uint32_t> places(code.works.size());
+    std::iota(places.begin(), places.end(), 0);
+    const auto cycles = [&](const std::vector<uint32_t>& order) {
+      emit::SynchroniseOptions options = order_of(plan_, options_);
+      emit::Works works;
+      std::vector<uint32_t> tags;
+      Positions moved;
+      for (const uint32_t place : order) {
+        works.push_back(code.works[place]);
+        tags.push_back(code.tags[place]);
+        moved.own.push_back(positions.own[place]);
+        moved.awaited.push_back(positions.awaited[place]);
+      }
+      for (size_t i = 0; i < works.size(); ++i)
+        if (const auto own = moved.own_part(i, 0, works); own && getenv("TJO")) options.orders.push_back({*own, static_cast<uint32_t>(i)});
+      return emit::predict(emit::in_order(works, tags, config_, options), 0, config_,
                            {options_.dram_latency_cycles, options_.dram_bandwidth_bytes, options_.dram_cost})
           .cycles;
     };
-    int64_t least = cycles(code.works);
-    std::vector<uint32_t> best;
-    for (const size_t choice : {size_t{1}, size_t{4}, size_t{16}, size_t{48}})
-    for (const size_t loads : {size_t{1}, size_t{2}, size_t{4}, size_t{8}}) {
-      const std::vector<uint32_t> places = interleaved(code.works, awaits, choice, loads);
-      emit::Works works;
-      for (const uint32_t place : places) works.push_back(code.works[place]);
-      const int64_t now = cycles(works);
-      if (getenv("TDBG")) fprintf(stderr, "interleave %zu %zu: %ld -> %ld\n", choice, loads, (long)least, (long)now);
+    int64_t least = cycles(places);
+    for (const Choices& choices : {Choices{4, 1, 1}, Choices{16, 1, 1}, Choices{4, 4, 1}, Choices{16, 8, 1}, Choices{16, 8, 4}, Choices{16, 8, 16}, Choices{16,16,16}, Choices{4,8,8}, Choices{4,16,1}}) {
+      std::vector<uint32_t> other = interleaved(code.works, positions, choices);
+      const int64_t now = cycles(other);
+      if (getenv("TDBG")) fprintf(stderr, "interleave %zu %zu %zu: %ld -> %ld\n", choices.vectors, choices.loads, choices.products, (long)least, (long)now);
       if (now >= least) continue;
       least = now;
-      best = places;
+      places = std::move(other);
     }
-    if (best.empty()) return;
     const auto sort = [&](auto& values) {
       auto sorted = values;
-      for (size_t i = 0; i < best.size(); ++i) sorted[i] = values[best[i]];
+      for (size_t i = 0; i < places.size(); ++i) sorted[i] = values[places[i]];
       values = std::move(sorted);
     };
     sort(code.instructions);
@@ -294,6 +312,7 @@ class Chip {
   Options options_;  // of a core
   ChipGraph chip_;
   std::vector<std::vector<uint32_t>> waits_;  // by part: those of other cores
+  std::vector<int64_t> places_;               // by part: that of its operation in the order of all
   std::vector<Core> cores_;
   MemoryPlan plan_;
 };
