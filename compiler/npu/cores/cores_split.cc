@@ -275,7 +275,9 @@ std::vector<Division> divisions_of(const Graph& graph, const Operation& operatio
     Division division;
     division.axis = axis;
     for (size_t core = 0; core < cores; ++core) {
-      const auto end = static_cast<int64_t>(core + 1) * count / static_cast<int64_t>(cores) * units[axis];
+      // Where the last unit is not whole, the last core has no more units than the others.
+      const int64_t up = extents[axis] % units[axis] != 0 ? static_cast<int64_t>(cores) - 1 : 0;
+      const auto end = (static_cast<int64_t>(core + 1) * count + up) / static_cast<int64_t>(cores) * units[axis];
       division.ends.push_back(std::min(end, extents[axis]));
     }
     division.ends.back() = extents[axis];
