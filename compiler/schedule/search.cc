@@ -19,6 +19,7 @@ namespace {
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr size_t kCandidatesOfAKind = 2, kChainsOfAKind = 4;
+constexpr size_t kChainsOfShares = 6;  // on a chip of several cores
 constexpr int64_t kFirstStrips = 128;  // until the neighbours are known
 constexpr int kMostCopies = 4;         // of an operand that does not become resident
 constexpr int64_t kThreads = 2;        // of the innermost loop
@@ -232,11 +233,10 @@ bool better(const Candidate& a, const Candidate& b) {
 class Best {
  public:
   using Kind = std::tuple<size_t, size_t, bool, int64_t, int64_t, int64_t>;
-  explicit Best(size_t most) : most_(most) {}
   void offer(const Kind& kind, const Candidate& candidate) {
     auto& list = best_[kind];
-    if (list.size() == most_ && !better(candidate, list.back())) return;
-    if (list.size() == most_) list.pop_back();
+    if (list.size() == kCandidatesOfAKind && !better(candidate, list.back())) return;
+    if (list.size() == kCandidatesOfAKind) list.pop_back();
     list.insert(std::upper_bound(list.begin(), list.end(), candidate, better), candidate);
   }
   bool empty() const { return best_.empty(); }
@@ -248,7 +248,6 @@ class Best {
   }
 
  private:
-  const size_t most_;
   std::map<Kind, std::vector<Candidate>> best_;
 };
 
@@ -261,8 +260,7 @@ class NestSearch {
         machine_(machine),
         model_(model),
         goal_(goal),
-        intrinsics_(intrinsics_for(nest_)),
-        best_(nest_.computation == Computation::kRows && machine.config.cores > 1 ? (getenv("TROWS") ? atoi(getenv("TROWS")) : 2) : kCandidatesOfAKind) {
+        intrinsics_(intrinsics_for(nest_)) {
     const Extents& extent = nest_.extent;
     const isa::MachineConfig& config = machine.config;
     const auto limit = [](int64_t value) { return std::max<int64_t>(value, 1); };
@@ -282,8 +280,12 @@ class NestSearch {
     set(Dim::kOw, flat ? 1.1 : 1.7, out_limit);
     in_groups(Dim::kOh);
     in_groups(Dim::kOw);
-    if (nest_.computation == Computation::kRows && config.cores > 1 && getenv("TFORCE"))
-      values_[static_cast<size_t>(Dim::kOw)] = {std::min<int64_t>(extent[Dim::kOw], atoi(getenv("TFORCE")))};
+    // A core walks along the few rows of its share group by group, so that the next layer begins with the first one.
+    if (nest_.computation == Computation::kRows && config.cores > 1) {
+      std::vector<int64_t>& rows = values_[static_cast<size_t>(Dim::kOw)];
+      const int64_t group = std::min(rows.front(), isa::timing::row::group(config));
+      for (rows = {group}; rows.back() > 1;) rows.push_back(rows.back() / 2);
+    }
     set(Dim::kIc, 1.4, limit(config.inp_depth()));
     set(Dim::kG, 1.4, out_limit);
     values_[static_cast<size_t>(Dim::kKh)] = {extent[Dim::kKh]};
@@ -431,6 +433,7 @@ class Exhaustive : public Searcher {
     ChainPlanner planner(nests, machine.config);
     // By blocks, whole input and kept rows.
     std::map<std::tuple<int64_t, bool, bool>, std::vector<Ranked<ChainPlan>>> best;
+    const size_t of_a_kind = machine.config.cores > 1 ? kChainsOfShares : kChainsOfAKind;
     const bool keepable = may_keep_rows(nests) && !moves_cost_more(nests);
     const auto look = [&](const ChainTile& tile) {
       auto plan = planner.plan(tile);
@@ -440,8 +443,7 @@ class Exhaustive : public Searcher {
       auto& kind = best[{tile.blocks, tile.whole_input, tile.keeps_rows}];
       const auto at = std::upper_bound(kind.begin(), kind.end(), ranked, better);
       kind.insert(at, std::move(ranked));
-      static const size_t coak = getenv("TCOAK") ? atoi(getenv("TCOAK")) : kChainsOfAKind;
-      if (kind.size() > (machine.config.cores > 1 ? coak : kChainsOfAKind)) kind.pop_back();
+      if (kind.size() > of_a_kind) kind.pop_back();
     };
     for (const int64_t oh : ascending(candidate_extents(height, 1.15, height), height)) {
       for (const int64_t ow : all_columns) {

@@ -2,6 +2,8 @@
 #include "compiler/npu/cores/cores.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <memory>
 #include <numeric>
 
@@ -26,7 +28,12 @@ namespace {
 
 constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of which the prediction takes the best,
 constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
-constexpr size_t kInterleaved = 30'000;  // instructions of a core
+/// Cycles that a read waits for its turn on the bus, for each other core.
+constexpr int64_t kTurn = 48;
+/// Instructions of a core up to which their order is looked at, and the ways to choose among those that are next.
+constexpr size_t kInterleaved = 30'000;
+constexpr std::array<Choices, 8> kChoices = {
+    {{4, 1, 1}, {16, 1, 1}, {4, 4, 1}, {16, 8, 1}, {16, 8, 4}, {16, 16, 16}, {4, 8, 8}, {4, 16, 1}}};
 
 /// Whether operations can be divided at all: schedules that somebody gives are those of whole operations.
 bool divisible(const Graph& graph, const Options& options) {
@@ -74,12 +81,14 @@ Graph graph_of(const ChipGraph& chip, size_t core, std::vector<uint32_t>& parts)
 
 class Chip {
  public:
-  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares)
+  /// `brief`: streams are so short that several divisions are compiled.
+  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, bool brief)
       : graph_(graph), config_(config), given_(options), options_(options) {
     options_.search_log = nullptr;
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
-    if (getenv("TLAT")) options_.dram_latency_cycles += atoi(getenv("TLAT")) * (config.cores - 1);
-    if (getenv("TLAT")) options_.dram_latency_cycles += atoi(getenv("TLAT")) * (config.cores - 1);
+    // A core that has less of the bus than it can take waits for bytes, and not for turns.
+    if (!brief && options_.dram_bandwidth_bytes == config.axi_bytes)
+      options_.dram_latency_cycles += kTurn * (config.cores - 1);
     chip_ = divided(graph, shares, config.memory_bytes());
     const auto waits = waits_of_parts(chip_, places_apart(chip_.graph, options_), options_);
     chip_ = divided(graph, shares, config.memory_bytes(), sequence_of(graph, chip_, waits));
@@ -106,16 +115,12 @@ class Chip {
     }
     for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
     waits_ = waits_of_parts(chip_, plan_.placements, options_);
-    for (size_t part = 0; part < chip_.layers.size(); ++part) {
-      const bool next = part > 0 && chip_.layers[part] != chip_.layers[part - 1];
-      places_.push_back(part == 0 ? 0 : places_.back() + (next ? 1 : 0));
-    }
     std::vector<CoreCode> codes;
     ConstantPool constants(options_.alignment);
     for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
     program.constants = constants.take();
     order_cores(chip_, plan_, options_, config_, codes);
-    if (!all_end(codes)) { if (getenv("TDBG")) fprintf(stderr, "BLOCKED\n"); return std::nullopt; }
+    if (!all_end(codes)) return std::nullopt;
     finish(codes, program);
     return program;
   }
@@ -218,50 +223,57 @@ class Chip {
     return code;
   }
 
+  Awaits awaits_of(const CoreCode& code) const {
+    std::vector<size_t> places;  // by part: that of its operation in the order of all
+    for (size_t part = 0; part < chip_.layers.size(); ++part)
+      places.push_back(part == 0 ? 0 : places.back() + (chip_.layers[part] != chip_.layers[part - 1] ? 1 : 0));
+    Awaits awaits(code.works.size());
+    std::map<size_t, uint32_t> stores;  // the last one of each operation so far
+    for (uint32_t i = 0; i < awaits.size(); ++i) {
+      if (code.tags[i] >= places.size()) continue;
+      if (code.works[i]->dram_bytes > 0 && !waits_[code.tags[i]].empty()) {
+        size_t awaited = 0;
+        for (const uint32_t other : waits_[code.tags[i]]) awaited = std::max(awaited, places[other]);
+        uint32_t last = 0;
+        bool any = false;
+        for (const auto& [place, store] : stores) {
+          if (place > awaited) break;
+          last = std::max(last, store);
+          any = true;
+        }
+        awaits[i] = any ? last : i;
+      }
+      if (code.works[i]->engine == isa::Engine::kStore) stores[places[code.tags[i]]] = i;
+    }
+    return awaits;
+  }
+
   /// The instructions in the order in which the stream alone ends first.
   void interleave(CoreCode& code) const {
-    if (code.instructions.size() > kInterleaved || getenv("TNOINT")) return;
-    Positions positions;
-    for (size_t i = 0; i < code.tags.size(); ++i) {
-      const bool part = code.tags[i] < chip_.layers.size();
-      positions.own.push_back(part ? places_[code.tags[i]] : -1);
-      int64_t awaited = -1;
-      if (part && code.works[i]->dram_bytes > 0)
-        for (const uint32_t other : waits_[code.tags[i]]) awaited = std::max(awaited, places_[other]);
-      positions.awaited.push_back(awaited);
-    }
-    std::vector<uint32_t> places(code.works.size());
-    std::iota(places.begin(), places.end(), 0);
-    const auto cycles = [&](const std::vector<uint32_t>& order) {
-      emit::SynchroniseOptions options = order_of(plan_, options_);
+    const size_t count = code.instructions.size();
+    if (count > kInterleaved || !options_.virtual_threads) return;
+    const Awaits awaits = awaits_of(code);
+    const emit::SynchroniseOptions order = order_of(plan_, options_);
+    const auto cycles = [&](const std::vector<uint32_t>& places) {
       emit::Works works;
-      std::vector<uint32_t> tags;
-      Positions moved;
-      for (const uint32_t place : order) {
-        works.push_back(code.works[place]);
-        tags.push_back(code.tags[place]);
-        moved.own.push_back(positions.own[place]);
-        moved.awaited.push_back(positions.awaited[place]);
-      }
-      for (size_t i = 0; i < works.size(); ++i)
-        if (const auto own = moved.own_part(i, 0, works); own && getenv("TJO")) options.orders.push_back({*own, static_cast<uint32_t>(i)});
-      return emit::predict(emit::in_order(works, tags, config_, options), 0, config_,
+      for (const uint32_t place : places) works.push_back(code.works[place]);
+      return emit::predict(emit::in_order(works, code.tags, config_, order), 0, config_,
                            {options_.dram_latency_cycles, options_.dram_bandwidth_bytes, options_.dram_cost})
           .cycles;
     };
+    std::vector<uint32_t> places(count);
+    std::iota(places.begin(), places.end(), 0);
     int64_t least = cycles(places);
-    for (const Choices& choices : {Choices{4, 1, 1}, Choices{16, 1, 1}, Choices{4, 4, 1}, Choices{16, 8, 1}, Choices{16, 8, 4}, Choices{16, 8, 16}, Choices{16,16,16}, Choices{4,8,8}, Choices{4,16,1}}) {
-      std::vector<uint32_t> other = interleaved(code.works, positions, choices);
+    for (const Choices& choices : kChoices) {
+      std::vector<uint32_t> other = interleaved(code.works, awaits, choices);
       const int64_t now = cycles(other);
-      if (getenv("TDBG")) fprintf(stderr, "interleave %zu %zu %zu: %ld -> %ld\n", choices.vectors, choices.loads, choices.products, (long)least, (long)now);
       if (now >= least) continue;
       least = now;
       places = std::move(other);
     }
     const auto sort = [&](auto& values) {
-      auto sorted = values;
-      for (size_t i = 0; i < places.size(); ++i) sorted[i] = values[places[i]];
-      values = std::move(sorted);
+      const auto before = values;
+      for (size_t i = 0; i < count; ++i) values[i] = before[places[i]];
     };
     sort(code.instructions);
     sort(code.tags);
@@ -312,7 +324,6 @@ class Chip {
   Options options_;  // of a core
   ChipGraph chip_;
   std::vector<std::vector<uint32_t>> waits_;  // by part: those of other cores
-  std::vector<int64_t> places_;               // by part: that of its operation in the order of all
   std::vector<Core> cores_;
   MemoryPlan plan_;
 };
@@ -324,9 +335,10 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   if (!divisible(graph, options)) return compile_one(graph, config, options);
   Options shared = options;
   if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
-  for (const Shares& shares : choose_shares(graph, config, options, kCompiled)) {
-    std::optional<Program> program =
-        undivided(shares) ? compile_one(graph, config, options) : Chip(graph, config, shared, shares).run();
+  const std::vector<Shares> all = choose_shares(graph, config, options, kCompiled);
+  for (const Shares& shares : all) {
+    std::optional<Program> program = undivided(shares) ? compile_one(graph, config, options)
+                                                       : Chip(graph, config, shared, shares, all.size() > 1).run();
     if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
     if (best && predicted_cycles(*best) > kShort) break;
   }

@@ -113,7 +113,7 @@ int64_t CountedCosts::answers(const Tensor& result, const Box& results) const {
 /// What the shared bus moves of a box. A part of a pixel's channels is a burst of its own, which takes whole beats.
 int64_t CountedCosts::moved(const Tensor& tensor, const Box& box) const {
   const int64_t bytes = box.elements() * tensor.element_bytes, run = box.extent[kChannels] * tensor.element_bytes;
-  if (getenv("TNOMOV") || box.empty() || box.extent[kChannels] == tensor.c) return bytes;
+  if (box.empty() || box.extent[kChannels] == tensor.c) return bytes;
   return bytes / run * blocks(run, config_.memory_bytes()) * config_.memory_bytes();
 }
 

@@ -53,8 +53,8 @@ void add_product(Nest nest, const Maker& maker, Task task) {
     std::swap(nest.factor.pitch_n, nest.factor.pitch_w);
   }
   const Factor& f = nest.factor;
-  nest.factor.beside = maker.config.cores > 1 && f.pitch_k == 1 && f.pitch_w == 0 && f.pitch_h == maker.config.block_in &&
-                       nest.in_channels.total == maker.config.block_in;
+  nest.factor.beside = maker.config.cores > 1 && f.pitch_k == 1 && f.pitch_w == 0 &&
+                       f.pitch_h == maker.config.block_in && nest.in_channels.total == maker.config.block_in;
   nest.input.row_begin = nest.input.col_begin = 0;
   nest.input.row_end = nest.extent[Dim::kOh];
   nest.input.col_end = nest.extent[Dim::kOw];

@@ -45,17 +45,14 @@ Planner::Recut Planner::other_covers(const std::vector<Place>& cut, size_t first
   };
   Recut result;
   result.alone = alone(own);
-  static const double hop = getenv("THOP") ? atof(getenv("THOP")) : kHopeless;
-  const double most = std::min((config_.cores > 1 ? hop : kHopeless) * result.alone, result.alone + border_);
+  const double most = std::min(kHopeless * result.alone, result.alone + border_);
   result.covers = covers(own.front().first, own.back().first + own.back().second);
   std::erase_if(result.covers, [&](const auto& cover) { return cover == own || alone(cover) > most; });
   std::stable_sort(result.covers.begin(), result.covers.end(),
                    [&](const auto& a, const auto& b) { return alone(a) < alone(b); });
   if (result.covers.empty()) return result;
   Begun begun;
-  static const bool rf = getenv("TRF") ? atoi(getenv("TRF")) : 0;
-  const size_t before = rf ? in_front(first, result.alone, [&](size_t k) { return offered_.at(cut[k]).score; }) : std::min<size_t>(first, 1);
-  for (size_t k = first - before; k < first; ++k) begun.units.push_back(&offered_.at(cut[k]));
+  if (first > 0) begun.units.push_back(&offered_.at(cut[first - 1]));
   const auto cost = [&](const std::vector<Place>& cover) {
     std::vector<const Unit*> stream = begun.units;
     for (const Place& place : cover) stream.push_back(&offered_.at(place));
@@ -82,13 +79,6 @@ bool Planner::recut_at(std::vector<Place>& cut, size_t first, size_t count) {
   double least = goal_.score(*others.own, config_) - kWorth * others.alone;
   int64_t replayed = 0;
   const std::vector<Place>* best = nullptr;
-  if (getenv("TDBG") && cut[first].first < 34) {
-    fprintf(stderr, "recut at op %zu units %zu alone %.0f own %ld score %.0f;", cut[first].first, count, others.alone, (long)others.own->cycles, goal_.score(*others.own, config_));
-    for (size_t k = 0; k < others.covers.size(); ++k) { if (!others.costs[k]) continue;
-      for (auto& p : others.covers[k]) fprintf(stderr, " %zu+%zu", p.first, p.second);
-      fprintf(stderr, " -> %ld (%.0f);", (long)others.costs[k]->cycles, goal_.score(*others.costs[k], config_)); }
-    fprintf(stderr, "\n");
-  }
   for (size_t k = 0; k < others.covers.size() && replayed <= kReplayed; ++k) {
     const Cost& other = others.costs[k].value();
     replayed += other.instructions;

@@ -176,23 +176,6 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
       polish(units, plan);
     }
   }
-  if (getenv("TDBG")) {  // DEBUG
-    fprintf(stderr, "=== core graph units %zu, instr border %g short %d long %d alt %d\n", units.size(), border_, short_, long_, alternate_);
-    for (const auto& piece : log_.pieces) if (piece.first < 24) {
-      double least = 1e18; int judged = 0;
-      for (const auto& c : piece.candidates) if (c.replayed) { ++judged; least = std::min(least, c.score); }
-      fprintf(stderr, "piece %zu+%zu %s cands %zu judged %d least %.0f chosen %d why %s\n", piece.first, piece.operations.size(), piece.operations[0].c_str(), piece.candidates.size(), judged, least, piece.chosen, piece.reason.c_str());
-      if (piece.operations.size() > 1) for (const auto& c : piece.candidates) fprintf(stderr, "      %-40s est %.0f alone %.0f\n", c.schedule.c_str(), c.estimated_score, c.score);
-    }
-    size_t n = 0;
-    for (const Unit& unit : units) {
-      if (n++ > 24) break;
-      SearchLog::Piece& piece = log_.pieces[unit.piece];
-      fprintf(stderr, "unit %zu+%zu %s strips%ld\n", unit.first, unit.count, graph_.operations[unit.first].name.c_str(), unit.chain ? (long)unit.chain->plan.tile.strips : unit.schedules.empty() ? -1L : (long)unit.schedules.front().strips);
-      for (const auto& c : piece.candidates)
-        if (c.replayed) fprintf(stderr, "   %c %-60s est %.0f alone %.0f place %.0f  bytes %ld instr %ld\n", c.chosen ? '*' : ' ', c.schedule.c_str(), c.estimated_score, c.score, c.score_in_place.value_or(-1), (long)c.replayed->bytes, (long)c.replayed->instructions);
-    }
-  }
   for (const Unit& unit : units) {
     SearchLog::Piece& piece = log_.pieces[unit.piece];
     if (const auto score = piece.candidates[unit.candidate].score_in_place)
@@ -200,8 +183,16 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
   }
 }
 
+size_t Planner::in_front(const std::vector<Unit>& units, size_t u) const {
+  const size_t most = std::min(u, config_.cores > 1 ? kMostInFront : 1);
+  size_t count = 0;
+  for (double sum = 0; count < most && (count == 0 || sum < kEnough * units[u].score); ++count)
+    sum += units[u - 1 - count].score;
+  return count;
+}
+
 bool Planner::settle_at(std::vector<Unit>& units, size_t u, Look look) {
-  const size_t first = u - in_front(u, units[u].score, [&](size_t k) { return units[k].score; });
+  const size_t first = u - in_front(units, u);
   Begun begun{.units = between(units, first, u)};
   return settle_by(
       units[u], [&](const Unit& unit) { return cost_of(between(units, first, u + 2, &unit), &begun); }, look);
