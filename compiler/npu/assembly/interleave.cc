@@ -39,20 +39,19 @@ bool transfers(isa::Engine engine) { return engine == isa::Engine::kLoad || engi
 
 class Turns {
  public:
-  Turns(const emit::Works& works, const Awaits& awaits, const Choices& choices)
-      : works_(works),
-        awaits_(awaits),
-        choices_{choices.loads, choices.products, choices.vectors, 1},
-        before_(works.size()),
-        end_(works.size(), kNever),
-        rank_(works.size(), 0) {
+  Turns(const emit::Works& works, const Awaits& awaits)
+      : works_(works), awaits_(awaits), before_(works.size()), rank_(works.size(), 0) {
     find_dependences();
     find_ranks();
-    for (size_t i = 0; i < works.size(); ++i)
-      queues_[static_cast<size_t>(engine(i))].push_back(static_cast<uint32_t>(i));
   }
 
-  std::vector<uint32_t> run() {
+  std::vector<uint32_t> run(const Choices& choices) {
+    choices_ = {choices.loads, choices.products, choices.vectors, 1};
+    end_.assign(works_.size(), kNever);
+    free_.fill(0);
+    oldest_ = transfer_ = 0;
+    for (size_t i = 0; i < works_.size(); ++i)
+      queues_[static_cast<size_t>(engine(i))].push_back(static_cast<uint32_t>(i));
     std::vector<uint32_t> order;
     order.reserve(works_.size());
     while (order.size() < works_.size()) {
@@ -140,9 +139,9 @@ class Turns {
 
   const emit::Works& works_;
   const Awaits& awaits_;
-  const std::array<size_t, isa::kEngines> choices_;  // by engine
-  std::vector<std::vector<uint32_t>> before_;        // by instruction: those that must have ended
-  std::vector<int64_t> end_, rank_;                  // by instruction
+  std::array<size_t, isa::kEngines> choices_{};  // by engine
+  std::vector<std::vector<uint32_t>> before_;    // by instruction: those that must have ended
+  std::vector<int64_t> end_, rank_;              // by instruction
   std::array<std::deque<uint32_t>, isa::kEngines> queues_;
   std::array<int64_t, isa::kEngines> free_{};
   size_t oldest_ = 0, transfer_ = 0;  // the first instruction, and the first transfer, that has not been taken
@@ -150,8 +149,12 @@ class Turns {
 
 }  // namespace
 
-std::vector<uint32_t> interleaved(const emit::Works& works, const Awaits& awaits, const Choices& choices) {
-  return Turns(works, awaits, choices).run();
+std::vector<std::vector<uint32_t>> interleaved(const emit::Works& works, const Awaits& awaits,
+                                               std::span<const Choices> choices) {
+  Turns turns(works, awaits);
+  std::vector<std::vector<uint32_t>> orders;
+  for (const Choices& one : choices) orders.push_back(turns.run(one));
+  return orders;
 }
 
 }  // namespace tessera::npu

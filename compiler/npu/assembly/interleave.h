@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "compiler/emit/work.h"
@@ -22,8 +23,9 @@ struct Choices {
 /// about the time at which the others end theirs; its own place if there is none.
 using Awaits = std::vector<std::optional<uint32_t>>;
 
-/// The places of the instructions in the order in which they run then. No transfer that stands in front of one that
-/// waits for other cores comes behind it, so that cores cannot block each other.
-std::vector<uint32_t> interleaved(const emit::Works& works, const Awaits& awaits, const Choices& choices);
+/// For each of the choices the places of the instructions in the order in which they run then. No transfer that stands
+/// in front of one that waits for other cores comes behind it, so that cores cannot block each other.
+std::vector<std::vector<uint32_t>> interleaved(const emit::Works& works, const Awaits& awaits,
+                                               std::span<const Choices> choices);
 
 }  // namespace tessera::npu

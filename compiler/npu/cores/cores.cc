@@ -223,6 +223,7 @@ class Chip {
     return code;
   }
 
+  /// The instructions that wait for other cores.
   Awaits awaits_of(const CoreCode& code) const {
     std::vector<size_t> places;  // by part: that of its operation in the order of all
     for (size_t part = 0; part < chip_.layers.size(); ++part)
@@ -234,14 +235,10 @@ class Chip {
       if (code.works[i]->dram_bytes > 0 && !waits_[code.tags[i]].empty()) {
         size_t awaited = 0;
         for (const uint32_t other : waits_[code.tags[i]]) awaited = std::max(awaited, places[other]);
-        uint32_t last = 0;
-        bool any = false;
-        for (const auto& [place, store] : stores) {
-          if (place > awaited) break;
-          last = std::max(last, store);
-          any = true;
-        }
-        awaits[i] = any ? last : i;
+        std::optional<uint32_t> last;
+        for (const auto& [place, store] : stores)
+          if (place <= awaited) last = std::max(last.value_or(0), store);
+        awaits[i] = last.value_or(i);
       }
       if (code.works[i]->engine == isa::Engine::kStore) stores[places[code.tags[i]]] = i;
     }
@@ -255,6 +252,7 @@ class Chip {
     const Awaits awaits = awaits_of(code);
     const emit::SynchroniseOptions order = order_of(plan_, options_);
     const auto cycles = [&](const std::vector<uint32_t>& places) {
+      heed_stop(options_);
       emit::Works works;
       for (const uint32_t place : places) works.push_back(code.works[place]);
       return emit::predict(emit::in_order(works, code.tags, config_, order), 0, config_,
@@ -264,8 +262,7 @@ class Chip {
     std::vector<uint32_t> places(count);
     std::iota(places.begin(), places.end(), 0);
     int64_t least = cycles(places);
-    for (const Choices& choices : kChoices) {
-      std::vector<uint32_t> other = interleaved(code.works, awaits, choices);
+    for (std::vector<uint32_t>& other : interleaved(code.works, awaits, kChoices)) {
       const int64_t now = cycles(other);
       if (now >= least) continue;
       least = now;
