@@ -305,7 +305,7 @@ class Chip {
     }
     const std::vector<emit::Prediction> predictions = emit::predict(
         streams, program.layers.size(), config_,
-        {options_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
+        {given_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
              isa::timing::interconnect::kBuffer,
          bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost});
     const auto last = std::ranges::max_element(predictions, {}, &emit::Prediction::cycles);
