@@ -85,7 +85,9 @@ TEST(Interleave, DependencesAndWaitsStay) {
           for (const Touch& x : works[a].touches)
             for (const Touch& y : works[b].touches)
               same = same || (x.memory == y.memory && x.begin < y.end && y.begin < x.end && (x.write || y.write));
-          if (same) ASSERT_LT(place[a], place[b]) << "round " << round << ": " << a << " and " << b;
+          if (same) {
+            ASSERT_LT(place[a], place[b]) << "round " << round << ": " << a << " and " << b;
+          }
         }
       }
     }
