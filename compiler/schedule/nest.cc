@@ -97,7 +97,8 @@ FactorTraffic factor_traffic(const Nest& nest, const Extents& tile) {
   const int64_t pieces = nest.factor.pitch_k == 1 ? (k + nest.in_channels.lanes - 1) / nest.in_channels.lanes : k;
   const int64_t count = matrices(nest, tile);
   const bool together = nest.factor.pitch_k == 1 && nest.factor.pitch_column % nest.in_channels.lanes == 0;
-  return {count * columns * k, count * columns * pieces, count * columns * (together ? 1 : pieces)};
+  const int64_t beside = together && nest.factor.beside ? tile[Dim::kOh] : 1;
+  return {count * columns * k, count * columns * pieces, count * columns * (together ? 1 : pieces) / beside};
 }
 
 ColumnChannel column_channel(const Nest& nest, int64_t channel) {

@@ -77,6 +77,7 @@ struct Factor {
   int64_t pitch_n = 0, pitch_h = 0, pitch_w = 0;
   int64_t pitch_k = 1, pitch_column = 0;
   bool is_unsigned = false;
+  bool beside = false;  // matrices of oh side by side: a column of all of them is one stretch of DRAM, fetched as such
 
   bool indexed(Dim dim) const {
     return (dim == Dim::kN && pitch_n != 0) || (dim == Dim::kOh && pitch_h != 0) || (dim == Dim::kOw && pitch_w != 0);

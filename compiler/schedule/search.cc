@@ -18,6 +18,7 @@ namespace tessera::schedule {
 namespace {
 
 constexpr size_t kCandidatesOfAKind = 2, kChainsOfAKind = 4;
+constexpr size_t kChainsOfShares = 6;  // on a chip of several cores
 constexpr int64_t kFirstStrips = 128;  // until the neighbours are known
 constexpr int kMostCopies = 4;         // of an operand that does not become resident
 constexpr int64_t kThreads = 2;        // of the innermost loop
@@ -278,6 +279,12 @@ class NestSearch {
     set(Dim::kOw, flat ? 1.1 : 1.7, out_limit);
     in_groups(Dim::kOh);
     in_groups(Dim::kOw);
+    // A core walks along the few rows of its share group by group, so that the next layer begins with the first one.
+    if (nest_.computation == Computation::kRows && config.cores > 1) {
+      std::vector<int64_t>& rows = values_[static_cast<size_t>(Dim::kOw)];
+      const int64_t group = std::min(rows.front(), isa::timing::row::group(config));
+      for (rows = {group}; rows.back() > 1;) rows.push_back(rows.back() / 2);
+    }
     set(Dim::kIc, 1.4, limit(config.inp_depth()));
     set(Dim::kG, 1.4, out_limit);
     values_[static_cast<size_t>(Dim::kKh)] = {extent[Dim::kKh]};
@@ -425,6 +432,7 @@ class Exhaustive : public Searcher {
     ChainPlanner planner(nests, machine.config);
     // By blocks, whole input and kept rows.
     std::map<std::tuple<int64_t, bool, bool>, std::vector<Ranked<ChainPlan>>> best;
+    const size_t of_a_kind = machine.config.cores > 1 ? kChainsOfShares : kChainsOfAKind;
     const bool keepable = may_keep_rows(nests) && !moves_cost_more(nests);
     const auto look = [&](const ChainTile& tile) {
       auto plan = planner.plan(tile);
@@ -434,7 +442,7 @@ class Exhaustive : public Searcher {
       auto& kind = best[{tile.blocks, tile.whole_input, tile.keeps_rows}];
       const auto at = std::upper_bound(kind.begin(), kind.end(), ranked, better);
       kind.insert(at, std::move(ranked));
-      if (kind.size() > kChainsOfAKind) kind.pop_back();
+      if (kind.size() > of_a_kind) kind.pop_back();
     };
     for (const int64_t oh : ascending(candidate_extents(height, 1.15, height), height)) {
       for (const int64_t ow : all_columns) {

@@ -2,11 +2,15 @@
 #include "compiler/npu/cores/cores.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <memory>
+#include <numeric>
 
 #include "base/error.h"
 #include "compiler/emit/predict_chip.h"
 #include "compiler/npu/assembly/assemble.h"
+#include "compiler/npu/assembly/interleave.h"
 #include "compiler/npu/cores/cores_costs.h"
 #include "compiler/npu/cores/cores_order.h"
 #include "compiler/npu/graph/cores_memory.h"
@@ -24,6 +28,12 @@ namespace {
 
 constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of which the prediction takes the best,
 constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
+/// Cycles that a read waits for its turn on the bus, for each other core.
+constexpr int64_t kTurn = 48;
+/// Instructions of a core up to which their order is looked at, and the ways to choose among those that are next.
+constexpr size_t kInterleaved = 30'000;
+constexpr std::array<Choices, 8> kChoices = {
+    {{4, 1, 1}, {16, 1, 1}, {4, 4, 1}, {16, 8, 1}, {16, 8, 4}, {16, 16, 16}, {4, 8, 8}, {4, 16, 1}}};
 
 /// Whether operations can be divided at all: schedules that somebody gives are those of whole operations.
 bool divisible(const Graph& graph, const Options& options) {
@@ -71,13 +81,18 @@ Graph graph_of(const ChipGraph& chip, size_t core, std::vector<uint32_t>& parts)
 
 class Chip {
  public:
-  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares)
+  /// `brief`: streams are so short that several divisions are compiled.
+  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, bool brief)
       : graph_(graph), config_(config), given_(options), options_(options) {
     options_.search_log = nullptr;
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
-    chip_ = divided(graph, shares);
+    // A core that has less of the bus than it can take waits for bytes, and not for turns. In short streams on many
+    // cores a read waits for what others publish, which hides its turn.
+    if ((!brief || config.cores == 2) && options_.dram_bandwidth_bytes == config.axi_bytes)
+      options_.dram_latency_cycles += kTurn * (config.cores - 1);
+    chip_ = divided(graph, shares, config.memory_bytes());
     const auto waits = waits_of_parts(chip_, places_apart(chip_.graph, options_), options_);
-    chip_ = divided(graph, shares, sequence_of(graph, chip_, waits));
+    chip_ = divided(graph, shares, config.memory_bytes(), sequence_of(graph, chip_, waits));
     check_graph(chip_.graph);
   }
 
@@ -100,6 +115,7 @@ class Chip {
       program.layers.push_back(std::move(info));
     }
     for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
+    waits_ = waits_of_parts(chip_, plan_.placements, options_);
     std::vector<CoreCode> codes;
     ConstantPool constants(options_.alignment);
     for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
@@ -204,7 +220,63 @@ class Chip {
     }
     code.works = std::move(emitter.works);
     code.pool = std::move(emitter.pool);
+    interleave(code);
     return code;
+  }
+
+  /// The instructions that wait for other cores.
+  Awaits awaits_of(const CoreCode& code) const {
+    std::vector<size_t> places;  // by part: that of its operation in the order of all
+    for (size_t part = 0; part < chip_.layers.size(); ++part)
+      places.push_back(part == 0 ? 0 : places.back() + (chip_.layers[part] != chip_.layers[part - 1] ? 1 : 0));
+    Awaits awaits(code.works.size());
+    std::map<size_t, uint32_t> stores;  // the last one of each operation so far
+    for (uint32_t i = 0; i < awaits.size(); ++i) {
+      if (code.tags[i] >= places.size()) continue;
+      if (code.works[i]->dram_bytes > 0 && !waits_[code.tags[i]].empty()) {
+        size_t awaited = 0;
+        for (const uint32_t other : waits_[code.tags[i]]) awaited = std::max(awaited, places[other]);
+        std::optional<uint32_t> last;
+        for (const auto& [place, store] : stores)
+          if (place <= awaited) last = std::max(last.value_or(0), store);
+        awaits[i] = last.value_or(i);
+      }
+      if (code.works[i]->engine == isa::Engine::kStore) stores[places[code.tags[i]]] = i;
+    }
+    return awaits;
+  }
+
+  /// The instructions in the order in which the stream alone ends first.
+  void interleave(CoreCode& code) const {
+    const size_t count = code.instructions.size();
+    if (count > kInterleaved || !options_.virtual_threads) return;
+    const Awaits awaits = awaits_of(code);
+    const emit::SynchroniseOptions order = order_of(plan_, options_);
+    const auto cycles = [&](const std::vector<uint32_t>& places) {
+      heed_stop(options_);
+      emit::Works works;
+      for (const uint32_t place : places) works.push_back(code.works[place]);
+      return emit::predict(emit::in_order(works, code.tags, config_, order), 0, config_,
+                           {options_.dram_latency_cycles, options_.dram_bandwidth_bytes, options_.dram_cost})
+          .cycles;
+    };
+    std::vector<uint32_t> places(count);
+    std::iota(places.begin(), places.end(), 0);
+    int64_t least = cycles(places);
+    for (std::vector<uint32_t>& other : interleaved(code.works, awaits, kChoices)) {
+      const int64_t now = cycles(other);
+      if (now >= least) continue;
+      least = now;
+      places = std::move(other);
+    }
+    const auto sort = [&](auto& values) {
+      const auto before = values;
+      for (size_t i = 0; i < count; ++i) values[i] = before[places[i]];
+    };
+    sort(code.instructions);
+    sort(code.tags);
+    sort(code.layers);
+    sort(code.works);
   }
 
   /// Waits of each core, and what the streams take together: layers have the cycles of the core that ends last.
@@ -233,7 +305,7 @@ class Chip {
     }
     const std::vector<emit::Prediction> predictions = emit::predict(
         streams, program.layers.size(), config_,
-        {options_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
+        {given_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
              isa::timing::interconnect::kBuffer,
          bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost});
     const auto last = std::ranges::max_element(predictions, {}, &emit::Prediction::cycles);
@@ -249,6 +321,7 @@ class Chip {
   const Options& given_;
   Options options_;  // of a core
   ChipGraph chip_;
+  std::vector<std::vector<uint32_t>> waits_;  // by part: those of other cores
   std::vector<Core> cores_;
   MemoryPlan plan_;
 };
@@ -260,9 +333,10 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   if (!divisible(graph, options)) return compile_one(graph, config, options);
   Options shared = options;
   if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
-  for (const Shares& shares : choose_shares(graph, config, options, kCompiled)) {
-    std::optional<Program> program =
-        undivided(shares) ? compile_one(graph, config, options) : Chip(graph, config, shared, shares).run();
+  const std::vector<Shares> all = choose_shares(graph, config, options, kCompiled);
+  for (const Shares& shares : all) {
+    std::optional<Program> program = undivided(shares) ? compile_one(graph, config, options)
+                                                       : Chip(graph, config, shared, shares, all.size() > 1).run();
     if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
     if (best && predicted_cycles(*best) > kShort) break;
   }

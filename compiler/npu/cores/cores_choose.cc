@@ -110,10 +110,17 @@ int64_t CountedCosts::answers(const Tensor& result, const Box& results) const {
   return results.elements() / results.extent[kChannels] * std::max<int64_t>(each, 0);
 }
 
+/// What the shared bus moves of a box. A part of a pixel's channels is a burst of its own, which takes whole beats.
+int64_t CountedCosts::moved(const Tensor& tensor, const Box& box) const {
+  const int64_t bytes = box.elements() * tensor.element_bytes, run = box.extent[kChannels] * tensor.element_bytes;
+  if (box.empty() || box.extent[kChannels] == tensor.c) return bytes;
+  return bytes / run * blocks(run, config_.memory_bytes()) * config_.memory_bytes();
+}
+
 int64_t CountedCosts::bytes(const Graph& graph, const Operation& operation, const Box& results) const {
   int64_t bytes = results.elements() * tensor_of(graph, uses_of(operation).written).element_bytes;
   if (const auto reads = reads_of(graph, operation, results))
-    for (const auto& [id, box] : *reads) bytes += box.elements() * tensor_of(graph, id).element_bytes;
+    for (const auto& [id, box] : *reads) bytes += moved(tensor_of(graph, id), box);
   if (const auto* op = std::get_if<Convolution>(&operation.what)) {
     const int64_t all = tensor_of(graph, op->output).c;
     // Lanes behind the last channel of a block are fetched, too.

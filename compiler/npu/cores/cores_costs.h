@@ -27,6 +27,7 @@ class CountedCosts : public PartCosts {
   int64_t gemm(const Graph& graph, const Operation& operation, const Box& results) const;
   int64_t depthwise(const Convolution& op, const Box& results) const;
   int64_t alu(const Graph& graph, const Operation& operation, const Box& results) const;
+  int64_t moved(const Tensor& tensor, const Box& box) const;
   int64_t bytes(const Graph& graph, const Operation& operation, const Box& results) const;
   int64_t answers(const Tensor& result, const Box& results) const;
 

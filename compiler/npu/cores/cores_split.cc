@@ -275,7 +275,9 @@ std::vector<Division> divisions_of(const Graph& graph, const Operation& operatio
     Division division;
     division.axis = axis;
     for (size_t core = 0; core < cores; ++core) {
-      const auto end = static_cast<int64_t>(core + 1) * count / static_cast<int64_t>(cores) * units[axis];
+      // Where the last unit is not whole, the last core has no more units than the others.
+      const int64_t up = extents[axis] % units[axis] != 0 ? static_cast<int64_t>(cores) - 1 : 0;
+      const auto end = (static_cast<int64_t>(core + 1) * count + up) / static_cast<int64_t>(cores) * units[axis];
       division.ends.push_back(std::min(end, extents[axis]));
     }
     division.ends.back() = extents[axis];
@@ -309,6 +311,31 @@ std::vector<bool> separable(const Graph& graph) {
   for (const auto* list : {&graph.inputs, &graph.outputs})
     for (const TensorId id : *list) can[static_cast<size_t>(id)] = false;
   return can;
+}
+
+/// Which tensors are made by transpositions alone and read as transposed factors alone: their columns may stand apart.
+std::vector<bool> transposed_factors(const Graph& graph) {
+  std::vector<bool> only(graph.tensors.size(), true), made(graph.tensors.size(), false);
+  const auto not_this = [&](TensorId id) { only[static_cast<size_t>(id)] = false; };
+  for (size_t i = 0; i < graph.tensors.size(); ++i) {
+    const Tensor& t = graph.tensors[i];
+    only[i] = only[i] && t.view_of == kNoTensor && t.reshape_of == kNoTensor && t.cache < 0 && t.element_bytes == 1;
+    for (const TensorId parent : {t.view_of, t.reshape_of})
+      if (parent != kNoTensor) not_this(parent);
+  }
+  for (const auto* list : {&graph.inputs, &graph.outputs}) std::ranges::for_each(*list, not_this);
+  for (const Operation& operation : graph.operations) {
+    const Uses uses = uses_of(operation);
+    const auto* product = std::get_if<Product>(&operation.what);
+    for (size_t k = 0; k < uses.read.size(); ++k)
+      if (product == nullptr || !product->transposed || k != 1) not_this(uses.read[k]);
+    if (std::holds_alternative<Transposition>(operation.what))
+      made[static_cast<size_t>(uses.written)] = true;
+    else
+      not_this(uses.written);
+  }
+  for (size_t i = 0; i < only.size(); ++i) only[i] = only[i] && made[i];
+  return only;
 }
 
 /// Graph and parts from the last operation to the first.
@@ -385,13 +412,19 @@ class Sharing {
 /// Builds the graph of parts.
 class Divider {
  public:
-  Divider(const Graph& graph, const Shares& shares) : graph_(graph), shares_(shares) {
+  Divider(const Graph& graph, const Shares& shares, int64_t beat)
+      : graph_(graph), shares_(shares), beat_(beat), factors_(transposed_factors(graph)) {
     chip_.graph.name = graph.name;
     chip_.graph.tensors = graph.tensors;
     for (Tensor& tensor : chip_.graph.tensors) tensor.scope = Scope::kOpen;
     chip_.graph.inputs = graph.inputs;
     chip_.graph.outputs = graph.outputs;
     made_.assign(graph.tensors.size(), {});
+    std::vector<bool> wide = factors_;
+    for (size_t i = 0; i < graph.operations.size(); ++i)
+      if (shares.own[i]) wide[static_cast<size_t>(uses_of(graph.operations[i]).written)] = false;
+    for (size_t i = 0; i < wide.size(); ++i)
+      if (wide[i]) widen(static_cast<TensorId>(i));
   }
 
   ChipGraph run(const std::vector<size_t>& sequence) {
@@ -432,7 +465,18 @@ class Divider {
       tensor.name += "@" + std::to_string(core);
       tensor.scope = Scope::kOpen;
       made.push_back({boxes[core].empty() ? kNoTensor : chip_.graph.add(tensor), boxes[core]});
+      if (factors_[static_cast<size_t>(id)] && !boxes[core].empty()) widen(made.back().id);
     }
+  }
+
+  /// Makes a tensor a view of one whose columns begin at beats. All cores read a factor in runs of a block. Those that
+  /// begin at a beat are requested together, and others are a burst each that takes a whole beat of the shared bus.
+  void widen(TensorId id) {
+    Tensor wide = chip_.graph.tensors[static_cast<size_t>(id)];
+    if (wide.c % beat_ == 0 || wide.c < beat_) return;
+    wide.c = (wide.c + beat_ - 1) / beat_ * beat_;
+    wide.name += "+";
+    chip_.graph.tensors[static_cast<size_t>(id)].view_of = chip_.graph.add(std::move(wide));
   }
 
   /// The tensor that holds a box of a tensor of the given graph.
@@ -480,6 +524,8 @@ class Divider {
 
   const Graph& graph_;
   const Shares& shares_;
+  const int64_t beat_;
+  const std::vector<bool> factors_;  // by tensor
   ChipGraph chip_;
   std::vector<std::vector<Made>> made_;  // by tensor of the given graph and core
   std::map<std::tuple<TensorId, std::array<int64_t, 4>, std::array<int64_t, 4>>, TensorId> views_;
@@ -491,8 +537,8 @@ Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, siz
   return Sharing(graph, divisions, cores, costs).run();
 }
 
-ChipGraph divided(const Graph& graph, const Shares& shares, const std::vector<size_t>& sequence) {
-  return Divider(graph, shares).run(sequence);
+ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat, const std::vector<size_t>& sequence) {
+  return Divider(graph, shares, beat).run(sequence);
 }
 
 }  // namespace tessera::npu

@@ -87,7 +87,8 @@ struct Shares {
 };
 
 Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, size_t cores, const PartCosts& costs);
-/// `sequence`: the operations' numbers in an order that serves, too; empty: as they are.
-ChipGraph divided(const Graph& graph, const Shares& shares, const std::vector<size_t>& sequence = {});
+/// `sequence`: the operations' numbers in an order that serves, too; empty: as they are. `beat`: bytes; transposed
+/// factors have columns that begin at multiples of it.
+ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat, const std::vector<size_t>& sequence = {});
 
 }  // namespace tessera::npu

@@ -88,5 +88,57 @@ TEST(Cores, RandomStridedViews) {
   repeat(6, 8000, [](test::Random& random) { return test::random_strided(random, 40); });
 }
 
+/// The transposed second operand of a product, as attention's values: [heads, size, rows].
+Graph transposed_values(int64_t heads, int64_t rows, int64_t size) {
+  Graph graph;
+  Tensor tensor;
+  tensor.n = heads, tensor.w = rows, tensor.c = size;
+  const TensorId values = graph.add(tensor);
+  tensor.w = size, tensor.c = rows;
+  const TensorId turned = graph.add(tensor);
+  tensor.w = rows, tensor.c = rows;
+  const TensorId scores = graph.add(tensor);
+  tensor.c = size;
+  const TensorId result = graph.add(tensor);
+  graph.inputs = {values, scores};
+  graph.outputs = {result};
+  Transposition turn;
+  turn.input = values;
+  turn.output = turned;
+  graph.operations.push_back({"turn", "Transpose", kNoMacs, turn});
+  Product product;
+  product.input = scores;
+  product.factor = turned;
+  product.transposed = true;
+  product.stage.convert = true;
+  product.stage.multiplier = {0.001f};
+  product.output = result;
+  graph.operations.push_back({"product", "MatMul", 0, product});
+  return graph;
+}
+
+TEST(Cores, BlocksAreSharedSoThatTheLastCoreHasNoMore) {
+  const Graph graph = transposed_values(3, 197, 64);
+  for (const Division& division : divisions_of(graph, graph.operations[0], 4, 16)) {
+    if (division.axis == kChannels) {
+      EXPECT_EQ(division.ends, (std::vector<int64_t>{64, 112, 160, 197}));
+    }
+    if (division.axis == kColumns) {
+      EXPECT_EQ(division.ends, (std::vector<int64_t>{16, 32, 48, 64}));
+    }
+  }
+}
+
+TEST(Cores, ColumnsOfTransposedFactorsBeginAtBeats) {
+  const isa::MachineConfig config = chip("npu256t", 4);
+  for (const int64_t rows : {37, 64, 197}) {
+    const Graph graph = transposed_values(3, rows, 64);
+    Program program;
+    ASSERT_EQ(test::compare(graph, config, 1, {}, &program), "") << rows;
+    EXPECT_FALSE(program.others.empty());
+    EXPECT_EQ(program.placements[1].pixel_pitch % config.memory_bytes(), 0) << rows;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::npu

@@ -52,6 +52,9 @@ void add_product(Nest nest, const Maker& maker, Task task) {
     }
     std::swap(nest.factor.pitch_n, nest.factor.pitch_w);
   }
+  const Factor& f = nest.factor;
+  nest.factor.beside = maker.config.cores > 1 && f.pitch_k == 1 && f.pitch_w == 0 &&
+                       f.pitch_h == maker.config.block_in && nest.in_channels.total == maker.config.block_in;
   nest.input.row_begin = nest.input.col_begin = 0;
   nest.input.row_end = nest.extent[Dim::kOh];
   nest.input.col_end = nest.extent[Dim::kOw];
@@ -182,7 +185,8 @@ void NestLowering::load_factor(const Tile& tile, size_t slot) {
     Transfer part = t;  // blocks that continue each other in DRAM side by side: LOAD requests them together
     part.dram_offset += first * in * f.pitch_k;
     part.sp_addr += first * oc * entry;
-    part.loops.push_back({columns, f.pitch_column, in});
+    // Of matrices side by side a column of all of them is one stretch of DRAM.
+    part.loops.insert(part.loops.end() - (f.beside ? 1 : 0), {columns, f.pitch_column, in});
     part.loops.push_back({blocks, in * f.pitch_k, oc * entry});
     if (f.pitch_k != 1) std::swap(part.loops[part.loops.size() - 2], part.loops.back());
     part.length = lanes;

@@ -28,7 +28,8 @@ constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
 /// Candidates that are replayed for each layout, and those that are tried again between the neighbours.
 constexpr size_t kTrials = 16, kFinalists = 8;
-constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, and the estimate tells less of them
+constexpr size_t kFinalistsOfShares = 16;  // on a chip of several cores, where a layer alone tells less
+constexpr size_t kChainTrials = 24;        // tiles of a chain cost little to plan, and the estimate tells less of them
 /// Layouts of a chain's first input that are judged.
 constexpr size_t kChainLayouts = 3;
 
@@ -85,9 +86,9 @@ double known_score(const std::optional<Found<Plan>>& found, Of&& of) {
 }
 
 template <typename Judged>
-void keep_finalists(Judged& judged) {
+void keep_finalists(Judged& judged, const isa::MachineConfig& config) {
   std::stable_sort(judged.begin(), judged.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (judged.size() > kFinalists) judged.resize(kFinalists);
+  judged.resize(std::min(judged.size(), config.cores > 1 ? kFinalistsOfShares : kFinalists));
 }
 
 }  // namespace
@@ -282,7 +283,7 @@ void Planner::judge_on(const Work& work, Contest<Plan>& contest, int64_t most, c
 }
 
 /// Of all layouts.
-Found<Schedule> Planner::found(Contest<Schedule> contest) {
+Found<Schedule> Planner::found(Contest<Schedule> contest) const {
   Found<Schedule> result;
   result.whole = contest.whole();
   for (auto& layout : contest.layouts) {
@@ -292,16 +293,16 @@ Found<Schedule> Planner::found(Contest<Schedule> contest) {
     }
     std::move(layout.candidates.begin(), layout.candidates.end(), std::back_inserter(result.candidates));
   }
-  keep_finalists(result.best);
+  keep_finalists(result.best, config_);
   return result;
 }
 
 /// Of the layout that does best. Layouts differ in the first input alone.
-Found<ChainPlan> Planner::found(Contest<ChainPlan> contest) {
+Found<ChainPlan> Planner::found(Contest<ChainPlan> contest) const {
   Found<ChainPlan> result;
   double least = kNever;
   for (auto& layout : contest.layouts) {
-    keep_finalists(layout.judged);
+    keep_finalists(layout.judged, config_);
     const bool better = !layout.judged.empty() && layout.judged.front().second < least;
     if (!better && !result.candidates.empty()) continue;
     if (better) least = layout.judged.front().second;

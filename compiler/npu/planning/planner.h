@@ -34,6 +34,11 @@ inline constexpr int64_t kReplayed = 30000;
 /// The share of a score for which it pays to look at borders.
 inline constexpr double kWorth = 0.005;
 
+/// Units in front of one that are replayed with it at most, on a chip of several cores, and the share of what the unit
+/// takes alone from which on those are enough.
+inline constexpr size_t kMostInFront = 2;
+inline constexpr double kEnough = 0.75;
+
 /// One or several operations: the tasks of a single operation with a schedule each, or a chain.
 struct Unit {
   size_t first = 0, count = 1;
@@ -173,8 +178,8 @@ class Planner {
   /// Judges the candidates that are next, until more than `most` instructions of a layout have been replayed.
   template <typename Work, typename Plan>
   void judge_on(const Work& work, Contest<Plan>& contest, int64_t most, const std::string& key, Hand& hand);
-  static Found<schedule::Schedule> found(Contest<schedule::Schedule> contest);
-  static Found<schedule::ChainPlan> found(Contest<schedule::ChainPlan> contest);
+  Found<schedule::Schedule> found(Contest<schedule::Schedule> contest) const;
+  Found<schedule::ChainPlan> found(Contest<schedule::ChainPlan> contest) const;
   /// Searches of all operations and chains that the memo does not know, on all hands; those that fail are left to
   /// run(), which knows whether anybody asks for them. What is far behind other cuts of the same operations is not
   /// judged, or not all of it.
@@ -214,6 +219,9 @@ class Planner {
   Recut other_covers(const std::vector<Place>& cut, size_t first, size_t count, size_t hands);
   /// All ways to cover the operations from `first` to `end` by units that were offered.
   std::vector<std::vector<Place>> covers(size_t first, size_t end) const;
+  /// How many units in front of one are replayed with it. A core's share of a layer has little work, but all weights of
+  /// it: there they are fetched beside more than one unit.
+  size_t in_front(const std::vector<Unit>& units, size_t u) const;
   /// Takes the strips that do best between the neighbours.
   void choose_strips(Unit& unit, const Costs& cost, Look look);
   /// The unit cut into so many strips.

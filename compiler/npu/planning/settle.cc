@@ -183,8 +183,16 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
   }
 }
 
+size_t Planner::in_front(const std::vector<Unit>& units, size_t u) const {
+  const size_t most = std::min(u, config_.cores > 1 ? kMostInFront : 1);
+  size_t count = 0;
+  for (double sum = 0; count < most && (count == 0 || sum < kEnough * units[u].score); ++count)
+    sum += units[u - 1 - count].score;
+  return count;
+}
+
 bool Planner::settle_at(std::vector<Unit>& units, size_t u, Look look) {
-  const size_t first = u - std::min<size_t>(u, 1);
+  const size_t first = u - in_front(units, u);
   Begun begun{.units = between(units, first, u)};
   return settle_by(
       units[u], [&](const Unit& unit) { return cost_of(between(units, first, u + 2, &unit), &begun); }, look);
