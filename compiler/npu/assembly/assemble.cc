@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
 /// Shares of a stream's bytes that may stay on the chip, below which nobody looks for them.
 constexpr double kWorthKeeping = 0.001, kWorthKeepingOfMuch = 0.1;
-constexpr size_t kShort = 1000;  // instructions: looking costs little, and one may decide between layers over cores
+constexpr int64_t kShort = 1000;  // instructions: looking costs little, and one may decide between layers over cores
 
 /// Whether what stays on the chip is looked for in a finished stream.
 bool tries_to_forward(const Emitter& lowered, const Options& options) {
