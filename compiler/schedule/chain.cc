@@ -9,9 +9,7 @@
 
 namespace tessera::schedule {
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 int64_t middle_blocks(const std::vector<const Nest*>& nests) {
   return dense(*nests[0]) ? nests[0]->extent[Dim::kOc] / nests[0]->layout.columns : nests[0]->extent[Dim::kG];

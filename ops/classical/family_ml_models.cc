@@ -10,7 +10,6 @@ namespace tessera::ops {
 
 namespace {
 
-
 /// The labels of the classes: strings, or else integers, of which `integers` is the attribute's name.
 Tensor labels_of(const Node& node, const char* integers) {
   const std::vector<std::string> names = node.get_strings("classlabels_strings");

@@ -17,7 +17,6 @@ namespace {
 using kernel::elements;
 using kernel::mutable_elements;
 
-
 /// Applies the activation a node names to every element.
 void activate(const Node& node, Tensor& y, const std::vector<float>& parameters) {
   kernel::visit_float(y.dtype(), [&]<typename T>(kernel::Tag<T>) {

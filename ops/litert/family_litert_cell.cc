@@ -12,7 +12,6 @@ namespace {
 
 using namespace kernel;
 
-
 // Operands. A group of four is for the gates input, forget, cell, output.
 constexpr size_t kX = 0, kWeights = 1, kRecurrent = 5, kPeephole = 9, kBias = 12, kProjection = 16,
                  kProjectionBias = 17, kHidden = 18, kCell = 19, kNorm = 20, kOperands = 24;

@@ -14,7 +14,6 @@ namespace {
 
 using namespace kernel;
 
-
 /// Corners y, x, y, x.
 struct Corners {
   float v[4];

@@ -12,7 +12,6 @@ namespace {
 
 using namespace kernel;
 
-
 // --------------------------------------------------------------------------------------------------- BitCast
 
 /// The same bytes as another type. A wider type takes the last axis, whose extent is the quotient of the widths; a

@@ -14,7 +14,6 @@ namespace {
 using namespace kernel;
 using Complex = std::complex<double>;
 
-
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 /// x [..., h, w] cut or filled with zeros to the extents of attribute `length`, both powers of two; result complex64
