@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes a C++ source that holds text files: cmake -DOUTPUT=FILE -DFOLDER=... -DFILES="a;b" -P embed_sources.cmake.
 # Texts are cut into pieces, because compilers limit the length of one literal.
+cmake_minimum_required(VERSION 3.25)
 set(body "")
 string(REPLACE "," ";" FILES "${FILES}")
 foreach(name ${FILES})
