@@ -37,22 +37,13 @@ void append_layer(Graph& graph, int64_t channels, bool biased) {
 }
 
 /// The largest of all rows.
-void append_pool(Graph& graph) {
+void append_maximum(Graph& graph) {
   Pool pool;
   pool.kind = Pool::Kind::kMax;
-  pool.input = graph.outputs[0];
-  Tensor tensor = graph.tensors[static_cast<size_t>(pool.input)];
-  pool.kernel_w = tensor.w;
   pool.pad_value = -128;
   pool.stage.low = -128;
   pool.stage.high = 127;
-  tensor.w = 1;
-  pool.output = graph.add(tensor);
-  graph.outputs = {pool.output};
-  Operation operation;
-  operation.name = "pool";
-  operation.what = pool;
-  graph.operations.push_back(std::move(operation));
+  test::append_pool(graph, pool);
 }
 
 Graph graph_of(int64_t rows, int64_t channels) {
@@ -129,7 +120,7 @@ TEST(Params, ComeBeforeWeightsThatKeepTheBusBusy) {
       const isa::MachineConfig config = isa::find_config(name);
       Graph graph = graph_of(64, 384);
       append_layer(graph, 384, biased);
-      append_pool(graph);
+      append_maximum(graph);
       append_layer(graph, 1000, biased);
       Options options;
       options.schedules.resize(graph.operations.size());

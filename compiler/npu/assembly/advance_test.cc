@@ -39,17 +39,10 @@ Graph pooled(int64_t rows, Pool::Kind kind) {
   graph.operations.push_back(std::move(product));
   Pool pool;
   pool.kind = kind;
-  pool.input = middle;
-  pool.kernel_w = rows;
   pool.pad_value = kind == Pool::Kind::kMax ? -128 : 0;
   pool.stage = stage_of(kind == Pool::Kind::kMax ? 1 : 1.0 / static_cast<double>(rows));
-  tensor.w = 1;
-  pool.output = graph.add(tensor);
-  graph.outputs = {pool.output};
-  Operation operation;
-  operation.name = "pool";
-  operation.what = pool;
-  graph.operations.push_back(std::move(operation));
+  graph.outputs = {middle};
+  test::append_pool(graph, pool);
   return graph;
 }
 

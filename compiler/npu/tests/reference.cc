@@ -346,6 +346,16 @@ std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inpu
   return result;
 }
 
+void append_pool(Graph& graph, Pool pool) {
+  pool.input = graph.outputs[0];
+  Tensor tensor = graph.tensors[static_cast<size_t>(pool.input)];
+  pool.kernel_w = tensor.w;
+  tensor.w = 1;
+  pool.output = graph.add(tensor);
+  graph.outputs = {pool.output};
+  graph.operations.push_back({"pool", "", 0, pool});
+}
+
 Values random_values(const Tensor& tensor, std::mt19937_64& random) {
   Values values(static_cast<size_t>(tensor.elements()));
   for (int32_t& v : values) {

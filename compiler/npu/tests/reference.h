@@ -27,6 +27,10 @@ std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inpu
 std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options = {},
                     Program* program = nullptr, const std::function<void(std::vector<isa::Instruction>&)>& change = {});
 
+/// Pools the graph's output over its whole width: `pool` has the kind, the value of padding and the stage. The result
+/// is the output.
+void append_pool(Graph& graph, Pool pool);
+
 /// Random values of a tensor's type, from a seed; inputs of compare().
 Values random_values(const Tensor& tensor, std::mt19937_64& random);
 
