@@ -3,7 +3,7 @@
 // of operations into single ones and chains; this pass writes it down as scopes, and the generator then does what the
 // graph says. A scope that stands there already is kept, so a text can split a chain or ask for one.
 #include "compiler/graph/passes.h"
-#include "compiler/npu/planning/planner.h"
+#include "compiler/npu/graph/graph.h"
 
 namespace tessera::graph {
 

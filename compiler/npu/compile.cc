@@ -139,12 +139,24 @@ bool has_pairs(const Graph& graph) {
   });
 }
 
+/// Whether the unit is a chain with a product between its first and its last operation.
+bool has_product_between(const Unit& unit) { return unit.chain && schedule::product_between(unit.chain->nests); }
+
 }  // namespace
 
 Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   isa::validate(config);
   check_graph(graph);
-  return config.cores > 1 ? compile_cores(graph, config, options) : compile_one(graph, config, options);
+  if (config.cores > 1) return compile_cores(graph, config, options);
+  const bool open = std::ranges::any_of(graph.tensors, [](const Tensor& tensor) {
+    return tensor.scope == Scope::kOpen && tensor.view_of == kNoTensor && tensor.reshape_of == kNoTensor;
+  });
+  if (!open) return compile_one(graph, config, options);
+  Graph placed = graph;
+  Options shared = options;
+  if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();  // of places and programs
+  place_chains(placed, config, shared);
+  return compile_one(placed, config, shared);
 }
 
 Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& given_options) {
@@ -167,6 +179,45 @@ Program compile_one(const Graph& graph, const isa::MachineConfig& config, const 
   if (predicted_cycles(other) >= predicted_cycles(program)) return program;
   if (options.search_log != nullptr) *options.search_log = std::move(log);
   return other;
+}
+
+void place_chains(Graph& graph, const isa::MachineConfig& config, const Options& given_options) {
+  Options options = given_options;
+  if (options.memo == nullptr) options.memo = std::make_shared<SearchMemo>();
+  const bool asked =
+      std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); }) ||
+      std::ranges::any_of(graph.tensors, [](const Tensor& tensor) { return tensor.scope == Scope::kChip; });
+  const auto placed = [&](const std::vector<Unit>& units) {
+    std::vector<Scope> scopes(graph.tensors.size(), Scope::kDram);
+    for (size_t t = 0; t < scopes.size(); ++t) {
+      const Tensor& tensor = graph.tensors[t];
+      if (tensor.view_of != kNoTensor || tensor.reshape_of != kNoTensor) scopes[t] = tensor.scope;
+    }
+    for (const Unit& unit : units) {
+      for (size_t i = unit.first; i + 1 < unit.first + unit.count; ++i)
+        scopes[static_cast<size_t>(uses_of(graph.operations[i]).written)] = Scope::kChip;
+    }
+    return scopes;
+  };
+  const auto place = [&](const std::vector<Scope>& scopes) {
+    for (size_t t = 0; t < scopes.size(); ++t) graph.tensors[t].scope = scopes[t];
+  };
+  Planner planner(graph, config, options);
+  const std::vector<Unit> units = planner.run();
+  const std::vector<Scope> scopes = placed(units);
+  if (asked || !planner.is_short() || std::ranges::none_of(units, has_product_between)) return place(scopes);
+  // Results stay on the chip between chains, too, which a cut does not see: of a short stream chains without products
+  // between others are compared as they are compiled.
+  Options shorter = options;
+  shorter.products_between = false;
+  shorter.search_log = nullptr;
+  const std::vector<Scope> others = placed(Planner(graph, config, shorter).run());
+  const auto cycles = [&](const std::vector<Scope>& of, Options compiling) {
+    place(of);
+    compiling.search_log = nullptr;
+    return predicted_cycles(compile_one(graph, config, compiling));
+  };
+  place(cycles(others, options) < cycles(scopes, options) ? others : scopes);
 }
 
 Options alone(Options options) {

@@ -9,10 +9,21 @@
 
 namespace tessera::schedule {
 
-namespace {}  // namespace
+int64_t blocks_in(const Nest& nest) { return nest.extent[dense(nest) ? Dim::kIc : Dim::kG]; }
 
-int64_t middle_blocks(const std::vector<const Nest*>& nests) {
-  return dense(*nests[0]) ? nests[0]->extent[Dim::kOc] / nests[0]->layout.columns : nests[0]->extent[Dim::kG];
+int64_t blocks_out(const Nest& nest) {
+  return dense(nest) ? nest.extent[Dim::kOc] / nest.layout.columns : nest.extent[Dim::kG];
+}
+
+int64_t middle_blocks(const std::vector<const Nest*>& nests) { return blocks_out(*nests[0]); }
+
+bool product_between(const std::vector<const Nest*>& nests) {
+  return nests.size() > 2 && std::any_of(nests.begin() + 1, nests.end() - 1, [](const Nest* n) { return dense(*n); });
+}
+
+bool takes_all_channels(const std::vector<const Nest*>& nests) {
+  const auto walks_rows = [](const Nest* nest) { return nest->computation == Computation::kRows; };
+  return product_between(nests) || std::any_of(nests.begin(), nests.end(), walks_rows);
 }
 
 bool may_hold_input(const std::vector<const Nest*>& nests, const ChainTile& tile) {
@@ -70,7 +81,6 @@ namespace {
 /// Why the s-th nest cannot be a link where it stands.
 std::string link_obstacle(const std::vector<const Nest*>& nests, size_t s, const isa::MachineConfig& config) {
   const Nest& n = *nests[s];
-  const int64_t middle = middle_blocks(nests);
   const bool first = s == 0, last = s + 1 == nests.size();
   if (n.raw) return "a link with int32 results";
   if (n.factor.present && config.batch > 1) return "a product of two activations whose rows share an entry";
@@ -81,11 +91,10 @@ std::string link_obstacle(const std::vector<const Nest*>& nests, size_t s, const
   if (!last && n.second.present) return "a second operand before the last link";
   if (n.images != nests[0]->images) return "another number of images";
   const char* const apart = "channels that do not follow each other";
-  if (!dense(n)) return n.extent[Dim::kG] == middle && n.out_channels.chunk == config.block_out ? "" : apart;
-  if (!first && !last) return "a product in the middle";
-  if (n.extent[Dim::kG] != 1) return "a product of groups";
-  if (!first && n.layout != InputLayout{}) return "a folded input in the middle";
-  return first || n.extent[Dim::kIc] == middle ? "" : apart;
+  if (!dense(n) && n.out_channels.chunk != config.block_out) return apart;
+  if (dense(n) && n.extent[Dim::kG] != 1) return "a product of groups";
+  if (dense(n) && !first && n.layout != InputLayout{}) return "a folded input in the middle";
+  return first || blocks_in(n) == blocks_out(*nests[s - 1]) ? "" : apart;
 }
 
 }  // namespace
@@ -153,6 +162,7 @@ struct Layout {
 
 Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const Sweep& cols, const ChainTile& size) {
   const int64_t blocks = size.blocks;
+  const bool whole = blocks == middle_blocks(nests);
   Layout layout;
   layout.copies.resize(nests.size());
   for (size_t s = 0; s < nests.size(); ++s) {
@@ -164,9 +174,9 @@ Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const
     tile[Dim::kKw] = n.extent[Dim::kKw];
     if (dense(n)) {
       tile[Dim::kOc] = s == 0 ? blocks * n.layout.columns : n.extent[Dim::kOc];
-      tile[Dim::kIc] = s == 0 ? n.extent[Dim::kIc] : blocks;
+      tile[Dim::kIc] = s == 0 || whole ? n.extent[Dim::kIc] : blocks;
     } else {
-      tile[Dim::kG] = blocks;
+      tile[Dim::kG] = whole ? n.extent[Dim::kG] : blocks;
     }
     layout.tiles.push_back(tile);
     layout.footprints.push_back(footprint(n, core_intrinsic(n.computation), tile));
@@ -179,8 +189,8 @@ Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const
     };
     // Of all blocks, side by side or in the parts that a step takes.
     const auto row_of = [&](const Nest& next, int64_t columns) {
-      const int64_t cols = width(next, columns), middle = middle_blocks(nests);
-      return next.row_pairs ? planar_strides(next, cols, blocks).row * ceil_div(middle, blocks) : cols * middle;
+      const int64_t cols = width(next, columns), all = blocks_in(next), part = whole ? all : blocks;
+      return next.row_pairs ? planar_strides(next, cols, part).row * ceil_div(all, part) : cols * all;
     };
     const bool last = s + 1 == nests.size();
     layout.kept.push_back(last ? 0 : rows.most_kept[s] * row_of(*nests[s + 1], cols.most_out[s + 1]));
@@ -197,7 +207,8 @@ Capacity used(const std::vector<const Nest*>& nests, const Layout& layout) {
   return use;
 }
 
-/// Two of everything that two steps touch; the sums of a closing product live for a whole tile.
+/// Two of everything that two steps touch; the sums of a closing product live for a whole tile, and what the vector
+/// unit finds of rows it has used when it walks the next ones.
 void give_two(Layout& layout, const std::vector<const Nest*>& nests, int64_t tiles, int64_t chunks, bool whole_input) {
   const int64_t pair = std::min<int64_t>(tiles * chunks, 2), tile_pair = std::min<int64_t>(tiles, 2),
                 chunk_pair = std::min<int64_t>(chunks, 2);
@@ -205,12 +216,26 @@ void give_two(Layout& layout, const std::vector<const Nest*>& nests, int64_t til
     const Footprint& f = layout.footprints[s];
     const bool first = s == 0, last = s + 1 == nests.size(), closing = last && dense(*nests[s]) && !first;
     layout.of(s, Operand::kInput) = first && (dense(*nests[s]) || whole_input) ? tile_pair : pair;
-    if (f.sums > 0) layout.of(s, Operand::kSums) = closing ? tile_pair : pair;
+    const bool rows = nests[s]->computation == Computation::kRows;
+    if (f.sums > 0) layout.of(s, Operand::kSums) = rows ? 1 : closing ? tile_pair : pair;
     if (f.weights > 0) layout.of(s, Operand::kWeights) = nests[s]->factor.present ? pair : chunk_pair;
     if (f.params > 0) layout.of(s, Operand::kParams) = closing || !nests[s]->per_channel ? 1 : chunk_pair;
     if (last) layout.of(s, Operand::kOutput) = closing ? tile_pair : pair;
     if (last && f.second > 0) layout.of(s, Operand::kSecond) = closing ? tile_pair : pair;
   }
+}
+
+/// Where two do not fit, one of what a tile has at its ends: of sums, and the next tile's products wait for the stage;
+/// in steps of all channels also of what the chain takes and makes, whose transfers hide behind the other links.
+void give_one(Layout& layout, const std::vector<const Nest*>& nests, const isa::MachineConfig& config) {
+  const size_t last = nests.size() - 1;
+  const auto give = [&](size_t s, Operand operand) {
+    if (!used(nests, layout).fits(config)) layout.of(s, operand) = 1;
+  };
+  if (dense(*nests[last])) give(last, Operand::kSums);
+  if (!takes_all_channels(nests)) return;
+  give(0, Operand::kInput);
+  give(last, Operand::kOutput);
 }
 
 /// Weights and parameters stay when they are used again, else are fetched a few steps ahead, as far as they fit.
@@ -284,9 +309,8 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
       tile.ow > tail.extent[Dim::kOw] || tile.blocks > middle)
     return refuse("the tile exceeds the output or the channels between");
   if (tile.copies < kLeastWeightCopies) return refuse("weights have two copies at least");
-  const auto walks_rows = [](const Nest* nest) { return nest->computation == Computation::kRows; };
-  if (tile.blocks < middle && std::any_of(nests_.begin(), nests_.end(), walks_rows))
-    return refuse("a link needs rows whole: all channels between");
+  if (tile.blocks < middle && takes_all_channels(nests_))
+    return refuse("a walk over rows, or a product between others, needs all channels");
   if (tile.blocks > 1 && nests_[0]->layout.columns > 1)
     return refuse("the first link has several columns in one pixel, whose results leave it block by block");
   ChainPlan plan;
@@ -305,11 +329,8 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
     return refuse("no two tiles share rows that could be kept");
   Layout layout = layout_of(nests_, *plan.rows, *plan.cols, tile);
   give_two(layout, nests_, tiles, chunks, tile.whole_input);
-  if (!used(nests_, layout).fits(config_)) {
-    // One set of sums: the next tile's products wait for the stage.
-    if (dense(tail)) layout.of(nests_.size() - 1, Operand::kSums) = 1;
-    if (std::string why = used(nests_, layout).reason(config_); !why.empty()) return refuse(std::move(why));
-  }
+  give_one(layout, nests_, config_);
+  if (std::string why = used(nests_, layout).reason(config_); !why.empty()) return refuse(std::move(why));
   const auto filled = [&](int64_t copies) {
     Layout full = layout;
     give_more(full, nests_, tiles, chunks, tile.whole_input, copies, config_);

@@ -3,6 +3,7 @@
 // tile; a plan leaves: the tile of the last nest's output, how many blocks of the middle channels one step takes, and a
 // Schedule for each nest. The middle channels are those between the nests: a product may begin a chain (it makes them,
 // a few blocks a step) and may end it (it sums over them), and between stand nests that treat each channel on its own.
+// A product between them makes other channels than it takes: then a step has all channels of a tile.
 // A step of the chain is one block of middle channels of one tile; nest s works on step q while nest s + 1 works on
 // step q - 1. Columns that two tiles share are computed twice, and so are rows, unless the chain keeps them: then tiles
 // go down the columns, and the vector unit moves the rows that the next tile needs again aside and back.
@@ -81,7 +82,18 @@ struct ChainPlan {
   std::vector<int64_t> kept;  // by nest: entries of OUT that hold the kept rows of its output
 };
 
-/// Blocks of the channels between the nests.
+/// Blocks of channels that a link takes, and that it makes.
+int64_t blocks_in(const Nest& nest);
+int64_t blocks_out(const Nest& nest);
+
+/// Whether a link that is neither the first nor the last one is a product.
+bool product_between(const std::vector<const Nest*>& nests);
+
+/// Whether a step has all channels: rows are walked whole, and a product between others sums over what it gets and
+/// makes all that the next link takes.
+bool takes_all_channels(const std::vector<const Nest*>& nests);
+
+/// Blocks of the channels between the nests, which steps may divide: those that the first one makes.
 int64_t middle_blocks(const std::vector<const Nest*>& nests);
 
 /// Whether the whole_input of a tile decides anything: the first link fetches its input block by block otherwise.

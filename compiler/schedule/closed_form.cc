@@ -271,8 +271,7 @@ class ChainForm {
  public:
   ChainForm(const std::vector<const Nest*>& nests, const ChainPlan& plan, const Machine& machine)
       : nests_(nests), plan_(plan), machine_(machine), images_(nests[0]->extent[Dim::kN]) {
-    middle_ = middle_blocks(nests);
-    chunks_ = ceil_div(middle_, plan.tile.blocks);
+    chunks_ = ceil_div(middle_blocks(nests), plan.tile.blocks);
     tiles_ = images_ * plan.rows->tiles * plan.cols->tiles;
   }
 
@@ -321,9 +320,9 @@ class ChainForm {
     const int64_t taps = n.extent[Dim::kKh] * n.extent[Dim::kKw];
     if (dense(n)) return pixels * n.extent[Dim::kOc] * n.extent[Dim::kIc] * taps * n.planes;
     if (n.computation != Computation::kDepthwise) return 0;
-    const int64_t each = pixels * middle_ * taps;
+    const int64_t groups = n.extent[Dim::kG], each = pixels * groups * taps;
     const int64_t raster =
-        images_ * middle_ * depthwise_passes(n, n.extent[Dim::kKh], n.extent[Dim::kKw]) *
+        images_ * groups * depthwise_passes(n, n.extent[Dim::kKh], n.extent[Dim::kKw]) *
         raster_steps(n, plan_.rows->span[s], plan_.rows->tiles, plan_.cols->span[s], plan_.cols->tiles);
     return (n.dilation_h == 1 && n.dilation_w == 1 ? std::min(each, raster) : each) * n.planes;
   }
@@ -333,8 +332,7 @@ class ChainForm {
     const isa::MachineConfig& config = machine_.config;
     const Footprint f = footprint(n, *plan_.schedules[s].intrinsic, plan_.schedules[s].tile());
     const int64_t turns = closing(s) ? tiles_ : plan_.steps;
-    const int64_t vectors =
-        images_ * plan_.rows->out[s] * plan_.cols->out[s] * (dense(n) ? n.extent[Dim::kOc] : middle_);
+    const int64_t vectors = images_ * plan_.rows->out[s] * plan_.cols->out[s] * n.extent[dense(n) ? Dim::kOc : Dim::kG];
     int64_t issues = vectors;
     if (n.computation == Computation::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
     if (n.computation == Computation::kRows) {
@@ -345,7 +343,8 @@ class ChainForm {
           row_cycles(n, config, {cuts(images_, 1), swept(*plan_.rows), swept(*plan_.cols)}, product_next != in_inp);
     }
     if (s + 1 < nests_.size() && plan_.rows->kept[s] > 0) {  // moved aside and back
-      alu_ += 2 * (images_ * plan_.rows->kept[s] * plan_.cols->span[s + 1] * middle_ + plan_.steps * kAluCycles);
+      const int64_t blocks = blocks_in(*nests_[s + 1]);
+      alu_ += 2 * (images_ * plan_.rows->kept[s] * plan_.cols->span[s + 1] * blocks + plan_.steps * kAluCycles);
       instructions_ += 2 * plan_.steps;
     }
     gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kGemmCycles : 0);
@@ -411,7 +410,7 @@ class ChainForm {
   const ChainPlan& plan_;
   const Machine& machine_;
   const int64_t images_;
-  int64_t middle_ = 1, chunks_ = 1, tiles_ = 1;
+  int64_t chunks_ = 1, tiles_ = 1;
   int64_t gemm_ = 0, alu_ = 0, load_ = 0, instructions_ = 0, bytes_ = 0;
   int64_t first_gemm_ = 0, first_alu_ = 0;  // of one step, or of a tile where that is what a link works on
 };

@@ -421,7 +421,13 @@ class Exhaustive : public Searcher {
     const bool walks_rows = std::any_of(nests.begin(), nests.end(),
                                         [](const Nest* nest) { return nest->computation == Computation::kRows; });
     const auto ascending = [&](std::vector<int64_t> values, int64_t most) {
-      if (walks_rows) add_groups_of_rows(values, most, machine.config);
+      if (walks_rows) {
+        add_groups_of_rows(values, most, machine.config);
+        // As many tiles as with whole groups, which need less room where they are equal.
+        for (size_t i = values.size(); i-- > 0;) values.push_back(ceil_div(most, ceil_div(most, values[i])));
+        std::sort(values.begin(), values.end());
+        values.erase(std::unique(values.begin(), values.end()), values.end());
+      }
       std::sort(values.begin(), values.end());
       return values;
     };

@@ -509,6 +509,7 @@ ChainSpace::ChainSpace(const std::vector<const Nest*>& nests) {
   const Nest& tail = *nests.back();
   values_ = {parts(tail.extent[Dim::kOh]), parts(tail.extent[Dim::kOw]), parts(middle_blocks(nests))};
   for (auto& values : values_) std::reverse(values.begin(), values.end());
+  if (takes_all_channels(nests)) values_[2] = {middle_blocks(nests)};
   may_hold_ = may_hold_input(nests, {});
   may_keep_ = may_keep_rows(nests);
 }

@@ -151,7 +151,9 @@ struct Emitter::Sequence {
   }
 };
 
-bool Emitter::advance_reduction(size_t step, size_t k) {
+bool Emitter::advance_reduction(std::vector<std::pair<size_t, size_t>>& places) {
+  const auto [step, k] = places.back();
+  places.pop_back();
   const Sequence sequence(steps_);
   const auto at = std::find(sequence.places.begin(), sequence.places.end(), std::pair{step, k});
   const auto own = static_cast<size_t>(at - sequence.places.begin());
@@ -188,6 +190,7 @@ bool Emitter::advance_reduction(size_t step, size_t k) {
       steps_[to].instructions.insert(steps_[to].instructions.begin() + next, part);
       steps_[to].pushed.insert(steps_[to].pushed.begin() + next,
                                {pool.add(part, config), of_layer, Stream::kInstructions});
+      for (auto& [other, place] : places) place += other == to && place > after ? 1 : 0;
     }
     return true;
   }
@@ -207,10 +210,12 @@ bool Emitter::advance_reductions() {
     }
   }
   bool any = false;
-  // Parts stand in earlier steps, or earlier in their own: from the last to the first places stay what they are.
-  for (size_t n = found.size(); n-- > 0;) {
-    const auto [s, k] = found[n];
-    if (steps_[s].pushed[k].work->duration.engine * kShare >= products) any = advance_reduction(s, k) || any;
+  while (!found.empty()) {
+    const auto [s, k] = found.back();
+    if (steps_[s].pushed[k].work->duration.engine * kShare >= products)
+      any = advance_reduction(found) || any;
+    else
+      found.pop_back();
   }
   return any;
 }

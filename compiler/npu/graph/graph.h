@@ -332,6 +332,7 @@ struct Options {
   bool fold = true;              // pack small-channel windows into one pixel where the input's border allows it
   bool collapse_pixels = true;   // pointwise operations work on one long row of pixels
   bool chain = true;             // tensors that only the next operation reads may stay on chip
+  bool products_between = true;  // a chain may have products that are neither its first nor its last operation
   bool prefetch_weights = true;  // fetched while earlier tiles compute
   Forward forward = Forward::kIfFaster;
   bool reuse_memory = true;     // tensors whose lives do not overlap share DRAM
@@ -368,6 +369,10 @@ inline void heed_stop(const Options& options) {
 /// (isa::check_program), free of races and ends with FINISH. Errors: kInvalidArgument (shapes, ranges; names the
 /// operation), kDoesNotFit (a minimal tile exceeds a scratchpad).
 Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options = {});
+
+/// Writes down where tensors live best: the scope of each that has none, so that the chains of the graph are those
+/// that a compilation under the same options would choose. Given schedules count.
+void place_chains(Graph& graph, const isa::MachineConfig& config, const Options& options);
 
 /// The border that lets a convolution's input be folded (first layers with few channels), if folding pays on this
 /// machine; empty otherwise. The caller puts it on the input tensor (value = input_zero) when it is a graph input.

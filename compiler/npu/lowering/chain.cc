@@ -57,10 +57,12 @@ Iteration iteration(const std::vector<const Nest*>& nests, int64_t image, const 
     set(Dim::kOh, rows[s]);
     set(Dim::kOw, schedule::pixels_of(nest, cols[s]));
     const int64_t columns = nest.layout.columns;
-    set(nest.computation != Computation::kDense ? Dim::kG
-        : s == 0                                ? Dim::kOc
-                                                : Dim::kIc,
-        {middle.begin * columns, middle.count * columns});
+    if (middle.count < schedule::middle_blocks(nests)) {
+      set(nest.computation != Computation::kDense ? Dim::kG
+          : s == 0                                ? Dim::kOc
+                                                  : Dim::kIc,
+          {middle.begin * columns, middle.count * columns});
+    }
     result.tiles.push_back(tile);
     result.kept.push_back(cols[s].count > 0 ? rows[s].kept : 0);
   }
@@ -203,6 +205,8 @@ std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count,
     if (tasks.size() != 1) return refuse("'" + graph.operations[first + chain.size()].name + "' is several tasks");
     chain.tasks.push_back(std::move(tasks.front()));
   }
+  if (!options.products_between && schedule::product_between(nests_of(chain, chain.tasks[0].alternatives.front())))
+    return refuse("a product stands between others");
   int tables = 0, wide = 0;
   for (const Task& task : chain.tasks) {
     tables += (task.stage->table ? 1 : 0) + (task.stage->second_table ? 1 : 0);
@@ -323,7 +327,7 @@ class ChainLowerer {
     const Dim dim = chain_.nests[s + 1]->computation == Computation::kDense ? Dim::kIc : Dim::kG;
     const Nest& next = *chain_.nests[s + 1];
     if (!next.row_pairs) return tile.begin[dim] * chain_.plan.rows->most_kept[s] * frame.cols;
-    const int64_t blocks = chain_.plan.tile.blocks;
+    const int64_t blocks = chain_.plan.chunks == 1 ? schedule::blocks_in(next) : chain_.plan.tile.blocks;
     return tile.begin[dim] / blocks * chain_.plan.rows->most_kept[s] *
            schedule::planar_strides(next, frame.cols, blocks).row;
   }

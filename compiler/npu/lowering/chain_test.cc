@@ -194,6 +194,72 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
   EXPECT_GT(whole, count / 40);
 }
 
+/// A product between others, beside windows, pools and maps.
+Graph with_product_between(Random& random, std::vector<Kind>* kinds) {
+  Graph graph;
+  Tensor in;
+  in.name = "in";
+  in.n = random.one_of<int64_t>({1, 1, 2});
+  in.h = random.between(1, 15);
+  in.w = random.between(1, 17);
+  in.c = random.one_of<int64_t>({1, 3, 16, 17, 40});
+  in.is_unsigned = random.chance(50);
+  TensorId at = graph.add(in);
+  graph.inputs = {at};
+  const auto any = [&] {
+    return random.one_of({Kind::kDense, Kind::kDense, Kind::kDepthwise, Kind::kPool, Kind::kMap});
+  };
+  *kinds = {any(), Kind::kDense, any()};
+  if (random.chance(40)) kinds->insert(kinds->begin() + random.between(0, 3), any());
+  for (size_t i = 0; i < kinds->size(); ++i) {
+    const Tensor& t = graph.tensors[static_cast<size_t>(at)];
+    Window x = random_window(random, (*kinds)[i], t.h, t.w);
+    x.sh = std::min(x.sh, x.kh), x.sw = std::min(x.sw, x.kw);  // no position is skipped
+    at = append(random, graph, at, (*kinds)[i], x, random.one_of<int64_t>({1, 7, 16, 33, 48}), i + 1 == kinds->size());
+  }
+  graph.outputs = {at};
+  return graph;
+}
+
+TEST(Chain, ProductsBetweenOthersTakeAllChannels) {
+  const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
+                                                    isa::find_config("npu1024"), square(2, 16, 600, 300, 600, 400, 40),
+                                                    square(1, 4, 600, 600, 400, 400, 80)};
+  const char* factor = std::getenv("TESSERA_NPU_TESTS");
+  const int count = 200 * (factor != nullptr ? std::atoi(factor) : 1);
+  int chains = 0, kept = 0, cut = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t seed = 81000 + static_cast<uint64_t>(i);
+    Random random(seed);
+    std::vector<Kind> kinds;
+    const Graph graph = with_product_between(random, &kinds);
+    const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 4))];
+    const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
+    const int64_t channels = std::visit([&](const auto& op) { return graph.tensors[static_cast<size_t>(op.input)].c; },
+                                        graph.operations[1].what);
+    const int64_t blocks = (channels + config.block_out - 1) / config.block_out;
+    schedule::ChainSchedule given;
+    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    given.tile = {random.between(1, out.h), random.between(1, out.w), random.chance(10) ? 1 : blocks};
+    given.tile.keeps_rows = random.chance(40);
+    Options options;
+    options.schedules = {given};
+    try {
+      ASSERT_EQ(test::compare(graph, config, seed, options), "")
+          << "seed " << seed << " on " << config.name << ": " << schedule::to_json(given);
+      ++chains;
+      kept += given.tile.keeps_rows ? 1 : 0;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      cut += std::string(error.what()).find("needs all channels") != std::string::npos ? 1 : 0;
+      ASSERT_EQ(test::compare(graph, config, seed), "") << "seed " << seed << " on " << config.name;
+    }
+  }
+  EXPECT_GT(chains, count / 3);
+  EXPECT_GT(kept, count / 20);
+  EXPECT_GT(cut, 0);
+}
+
 TEST(Chain, KeptRowsAreComputedOnce) {
   const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
                                                     isa::find_config("npu1024"), square(2, 16, 600, 300, 600, 400, 40),
@@ -389,6 +455,9 @@ TEST(Chain, RowsAreLinks) {
                                                          {Kind::kProduct, Kind::kProduct},
                                                          {Kind::kProduct, Kind::kRows, Kind::kProduct},
                                                          {Kind::kMap, Kind::kRows, Kind::kDense},
+                                                         {Kind::kRows, Kind::kDense, Kind::kDense},
+                                                         {Kind::kProduct, Kind::kRows, Kind::kDense, Kind::kDense},
+                                                         {Kind::kDense, Kind::kProduct, Kind::kRows},
                                                          {Kind::kRows, Kind::kMap}});
     for (const Kind kind : kinds)
       at = append(random, graph, at, kind, {}, random.one_of<int64_t>({1, 7, 16, 33, 48, 80}), kind == kinds.back());
@@ -410,7 +479,7 @@ TEST(Chain, RowsAreLinks) {
       ++chains;
     } catch (const Error& error) {
       ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
-      cut += std::string(error.what()).find("a link needs rows whole") != std::string::npos ? 1 : 0;
+      cut += std::string(error.what()).find("needs all channels") != std::string::npos ? 1 : 0;
       ASSERT_EQ(test::compare(graph, config, seed), "") << "seed " << seed << " on " << config.name;
     }
   }

@@ -229,7 +229,8 @@ class Emitter {
   bool free_parameters();
   /// Long reductions begin before their input is whole (advance.cc); says whether any does.
   bool advance_reductions();
-  bool advance_reduction(size_t step, size_t k);
+  /// The last one of these places, by step and instruction; it is taken out, and the others stay places.
+  bool advance_reduction(std::vector<std::pair<size_t, size_t>>& places);
   struct Sequence;
   std::optional<ConstantFetch> parameters_of(const isa::Instruction& instruction, uint32_t of_layer) const;
   /// Bytes of DRAM that an entry takes, and cycles of the bus.

@@ -388,17 +388,6 @@ void Planner::refuse_scopes(const std::vector<Cut>& cuts) const {
                   "; scope=dram splits it there");
 }
 
-void place_chains(Graph& graph, const isa::MachineConfig& config, const Options& options) {
-  const std::vector<Unit> units = Planner(graph, config, options).run();
-  for (Tensor& tensor : graph.tensors) {
-    if (tensor.view_of == kNoTensor && tensor.reshape_of == kNoTensor) tensor.scope = Scope::kDram;
-  }
-  for (const Unit& unit : units) {
-    for (size_t i = unit.first; i + 1 < unit.first + unit.count; ++i)
-      graph.tensors[static_cast<size_t>(uses_of(graph.operations[i]).written)].scope = Scope::kChip;
-  }
-}
-
 void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& units) {
   std::vector<bool> used(log_.pieces.size(), false);
   for (const Unit& unit : units) used[unit.piece] = true;

@@ -86,10 +86,6 @@ std::string plan_key(const schedule::ChainPlan& plan);
 /// A score for people.
 std::string rounded(double value);
 
-/// Writes down where tensors live best: the scope of each that has none, so that the chains of the graph are those
-/// that a compilation under the same options would choose. Given schedules count.
-void place_chains(Graph& graph, const isa::MachineConfig& config, const Options& options);
-
 class Planner {
  public:
   /// All references stay in use. Errors: kInvalidArgument for unknown names in the options.
@@ -106,6 +102,8 @@ class Planner {
   /// for. Then those are looked at again whose neighbours have changed since.
   void settle(std::vector<Unit>& units, const MemoryPlan& plan);
 
+  /// Whether the stream of what run() chose has few instructions.
+  bool is_short() const { return short_; }
   /// Whether the judge looks at finished instructions.
   bool replays() const { return hands_.front().judge->reads_streams(); }
 
