@@ -32,7 +32,6 @@ EXCEPTIONS = {
     "compiler/npu/input/check.cc: tessera::npu::Checker::check_tensor": RULES,
     "compiler/npu/planning/settle.cc: tessera::npu::Planner::pick": STEPS,
     "compiler/onnx/tensor_decode.cc: tessera::onnx::from_typed": ENUMERATION,
-    "compiler/schedule/chain.cc: tessera::schedule::ChainPlanner::plan": RULES,
     "ops/onnx/family_attention.cc: tessera::ops::infer_attention": SHAPES,
     "ops/onnx/family_resize.cc: tessera::ops::plan": SHAPES,
     "ops/onnx/family_space.cc: tessera::ops::infer_pad": SHAPES,
