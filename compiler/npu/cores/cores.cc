@@ -307,7 +307,8 @@ class Chip {
         streams, program.layers.size(), config_,
         {given_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
              isa::timing::interconnect::kBuffer,
-         bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost});
+         bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost},
+        bytes_of_all(config_, given_));
     const auto last = std::ranges::max_element(predictions, {}, &emit::Prediction::cycles);
     for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = last->layer_cycles[i];
     program.instructions = std::move(codes[0].instructions);
