@@ -88,6 +88,11 @@ void emit_transfer(const Transfer& transfer, std::vector<isa::Instruction>& out)
       load.pad_after[slot] = static_cast<uint16_t>(loop.pad_after);
     }
   };
+  // A padded loop whose runs continue each other in DRAM goes behind one that does not: they are requested together.
+  if (std::getenv("TPAD") && front.size() == 1 && !back.empty() && !transfer.fill && front[0].dram_stride == transfer.length && std::ranges::none_of(back, [&](const TransferLoop& loop) { return loop.dram_stride == transfer.length; })) {
+    front.insert(front.begin(), back[0]);
+    back.erase(back.begin());
+  }
   for (size_t k = 0; k < front.size(); ++k) put(k, front[k]);
   for (size_t k = 0; k < back.size(); ++k) put(isa::kTransferLoops - back.size() + k, back[k]);
   if (front.empty() && !transfer.fill) load.pad_value = 0;
