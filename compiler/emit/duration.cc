@@ -232,7 +232,8 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
   result.bursts = joined ? ceil_div(runs * t.length, join_bytes) : runs;
   if (config.cores > 1 && joined && runs > 0) {
     const int64_t last = runs * t.length - (result.bursts - 1) * join_bytes;
-    result.shared = (result.bursts - 1) * shared_beats(t.dram_first, join_bytes, m) + shared_beats(t.dram_first, last, m);
+    result.shared =
+        (result.bursts - 1) * shared_beats(t.dram_first, join_bytes, m) + shared_beats(t.dram_first, last, m);
   } else if (config.cores > 1) {
     result.shared = scaled(run.shared);
   }
@@ -244,7 +245,8 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
     result.bursts = std::max(ceil_div(scaled(run.requests), std::max<int64_t>(1, requested_together(t, w))),
                              ceil_div(result.beats, isa::timing::bus::kBurstBeats));
   if (config.cores > 1 && !joined && result.bursts > 0 && result.bursts < runs)
-    result.shared = std::min(result.shared, result.bursts * shared_beats(t.dram_first, ceil_div(result.beats, result.bursts) * w, m));
+    result.shared = std::min(result.shared,
+                             result.bursts * shared_beats(t.dram_first, ceil_div(result.beats, result.bursts) * w, m));
   result.engine = joined ? result.beats + 1 + ceil_div(padded * t.length, w)
                          : scaled(run.groups + run.turns) + padded * ceil_div(t.length, w);
   result.runs =

@@ -86,8 +86,9 @@ class Replay {
         latency_(dram.latency_cycles),
         read_(latency_ + latency_ / kReadBusy + kBurst),
         written_(latency_ + latency_ / kWriteBusy + kBurst),
-        bandwidth_(dram.bandwidth_bytes > 0 && shared == nullptr ? std::min<int64_t>(dram.bandwidth_bytes, config.axi_bytes)
-                                            : config.axi_bytes),
+        bandwidth_(dram.bandwidth_bytes > 0 && shared == nullptr
+                       ? std::min<int64_t>(dram.bandwidth_bytes, config.axi_bytes)
+                       : config.axi_bytes),
         cost_(dram.cost),
         in_flight_(std::max(1, config.reads_in_flight)),
         writes_in_flight_(std::max(1, config.writes_in_flight)),
@@ -371,12 +372,14 @@ class Replay {
     const int64_t leave = run_leaves(take + timing::transfer::kLeave);
     const int64_t ready = leave + (d.beats > 0 ? timing::load::kFirstBeat + latency_ : timing::load::kStart);
     int64_t came = std::max(ready + d.border.ahead_steps,
-                                  d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0});
+                            d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0});
     // Of the master that cores share a request takes the beats that its buffer has room for. More come as it moves on.
-    const int64_t at_once = d.shared == 0 ? 0 : std::min({d.shared, kBuffered, in_flight_ * d.shared / std::max<int64_t>(d.bursts, 1)});
+    const int64_t at_once =
+        d.shared == 0 ? 0 : std::min({d.shared, kBuffered, in_flight_ * d.shared / std::max<int64_t>(d.bursts, 1)});
     SharedBus::Moved moved;
     if (shared_ != nullptr && d.shared > 0) {
-      moved = shared_->read(std::max(ready, shared_end_), at_once, d.bursts * at_once / d.shared, d.bursts * at_once / d.shared);
+      moved = shared_->read(std::max(ready, shared_end_), at_once, d.bursts * at_once / d.shared,
+                            d.bursts * at_once / d.shared);
       came = std::max(came, moved.first);
     }
     const int64_t begin = std::max(came, std::max(leave + timing::load::kStart, e.end) + d.border.ahead);
@@ -393,8 +396,10 @@ class Replay {
     e.end = bus_.move(begin, slots(d.beats, d.bursts) + between, span, inp ? &alu_writes_ : nullptr);
     if (shared_ != nullptr && d.shared > 0) {
       if (d.shared > at_once)
-        moved.end = shared_->read(std::max(moved.end, begin), d.shared - at_once, d.bursts - d.bursts * at_once / d.shared,
-                                  (e.end - begin) * (d.shared - at_once) / d.shared).end;
+        moved.end = shared_
+                        ->read(std::max(moved.end, begin), d.shared - at_once, d.bursts - d.bursts * at_once / d.shared,
+                               (e.end - begin) * (d.shared - at_once) / d.shared)
+                        .end;
       shared_end_ = moved.end;
       e.end = std::max(e.end, moved.end);
     }
@@ -461,7 +466,8 @@ class Replay {
     short_runs_ = answers > beats;
     e.end = std::max(end, begin + window);
     if (shared_ != nullptr && d.shared > 0) {
-      const int64_t first = std::max<int64_t>(d.beats / std::max<int64_t>(d.bursts, 1), 1) + timing::interconnect::kCollect + timing::interconnect::kWriteData;
+      const int64_t first = std::max<int64_t>(d.beats / std::max<int64_t>(d.bursts, 1), 1) +
+                            timing::interconnect::kCollect + timing::interconnect::kWriteData;
       e.end = std::max(e.end, shared_->write(begin + first, d.shared, d.bursts, e.end - begin) - first);
     }
     if (short_runs_) e.end += bus_.kept_waiting(begin, e.end);
@@ -561,8 +567,7 @@ std::vector<Prediction> predict(std::span<const CoreStream> cores, size_t layers
   std::vector<std::vector<isa::Header>> headers(cores.size());
   std::optional<SharedBus> shared;
   // What a real DRAM takes is known for one core's bursts.
-  if (cores.size() > 1 && dram.cost == isa::DramCost{})
-    shared.emplace(config, dram.latency_cycles, shared_bandwidth);
+  if (cores.size() > 1 && dram.cost == isa::DramCost{}) shared.emplace(config, dram.latency_cycles, shared_bandwidth);
   std::vector<Replay> replays;
   replays.reserve(cores.size());
   for (size_t k = 0; k < cores.size(); ++k) {

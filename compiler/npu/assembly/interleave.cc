@@ -16,8 +16,8 @@ namespace tessera::npu {
 
 namespace {
 
-constexpr size_t kBack = 256;          // an instruction overtakes none that stands so many places before it
-constexpr int64_t kHandOver = 20;      // cycles from an engine's last step to the first one of an engine that waits
+constexpr size_t kBack = 256;      // an instruction overtakes none that stands so many places before it
+constexpr int64_t kHandOver = 20;  // cycles from an engine's last step to the first one of an engine that waits
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool conflict(const emit::Touch& a, const emit::Touch& b) {
@@ -141,8 +141,8 @@ class Turns {
   const Awaits& awaits_;
   std::array<size_t, isa::kEngines> choices_{};  // by engine
   int64_t transferred_ = 0;
-  std::vector<std::vector<uint32_t>> before_;    // by instruction: those that must have ended
-  std::vector<int64_t> end_, rank_;              // by instruction
+  std::vector<std::vector<uint32_t>> before_;  // by instruction: those that must have ended
+  std::vector<int64_t> end_, rank_;            // by instruction
   std::array<std::deque<uint32_t>, isa::kEngines> queues_;
   std::array<int64_t, isa::kEngines> free_{};
   size_t oldest_ = 0, transfer_ = 0;  // the first instruction, and the first transfer, that has not been taken

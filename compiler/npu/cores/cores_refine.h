@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is decided of a chip's streams by all of them together: the turns of each core's engines, and which layers move
-// and multiply in smaller pieces. A core's own replay sees none of what it waits for others. Enters: each core's
-// instructions, right when run one at a time, without FENCEs. Leaves: the same or others that do the same.
+// The turns of each core's engines, decided by all streams together: a core's own replay sees nothing of what it waits
+// for others, nor of the bus that they share. Enters: each core's instructions, right when run one at a time, without
+// FENCEs. Leaves: the same ones in an order that does the same.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,8 @@ using Alone = std::function<int64_t(const CoreCode&)>;
 /// The instructions of a core that wait for others.
 using AwaitsOf = std::function<Awaits(const CoreCode&)>;
 
-/// Changes the streams to those that take the fewest cycles together. `orders`: whether turns are looked at, `pieces`:
-/// whether layers are.
-void refine(std::vector<CoreCode>& codes, const isa::MachineConfig& config, const AwaitsOf& awaits,
-            const Alone& alone, const Together& together, bool orders, bool pieces);
+/// Puts the instructions of each core into the order with which all cores take the fewest cycles together. Long streams
+/// stay as they are.
+void refine(std::vector<CoreCode>& codes, const AwaitsOf& awaits, const Alone& alone, const Together& together);
 
 }  // namespace tessera::npu

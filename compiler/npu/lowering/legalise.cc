@@ -88,8 +88,9 @@ void emit_transfer(const Transfer& transfer, std::vector<isa::Instruction>& out)
       load.pad_after[slot] = static_cast<uint16_t>(loop.pad_after);
     }
   };
-  // A padded loop whose runs continue each other in DRAM goes behind one that does not: they are requested together.
-  if (std::getenv("TPAD") && front.size() == 1 && !back.empty() && !transfer.fill && front[0].dram_stride == transfer.length && std::ranges::none_of(back, [&](const TransferLoop& loop) { return loop.dram_stride == transfer.length; })) {
+  const auto follow = [&](const TransferLoop& loop) { return loop.dram_stride == transfer.length; };
+  const bool inside = transfer.together && front.size() == 1 && !back.empty() && follow(front[0]);
+  if (inside && std::ranges::none_of(back, follow)) {
     front.insert(front.begin(), back[0]);
     back.erase(back.begin());
   }
