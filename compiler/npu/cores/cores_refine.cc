@@ -33,7 +33,7 @@ class Refining {
     std::vector<CoreCode> own;
     for (size_t core = 0; core < codes_.size(); ++core) own.push_back(way_of(core, choices_[core]));
     better(std::move(own));
-    std::vector<std::pair<int64_t, size_t>> alike;
+    std::vector<std::pair<int64_t, size_t>> alike = {{*before, kAsItWas}};
     for (size_t way = 0; way < ways_.size(); ++way) {
       const std::optional<int64_t> cycles = together_(ways_[way]);
       if (cycles) alike.emplace_back(*cycles, way);
