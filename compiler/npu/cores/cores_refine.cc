@@ -32,7 +32,7 @@ class Refining {
     find_ways();
     std::vector<CoreCode> own;
     for (size_t core = 0; core < codes_.size(); ++core) own.push_back(way_of(core, choices_[core]));
-    better(std::move(own));
+    if (!better(std::move(own))) choices_.assign(codes_.size(), kAsItWas);
     std::vector<std::pair<int64_t, size_t>> alike = {{*before, kAsItWas}};
     for (size_t way = 0; way < ways_.size(); ++way) {
       const std::optional<int64_t> cycles = together_(ways_[way]);

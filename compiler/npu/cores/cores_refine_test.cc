@@ -73,7 +73,7 @@ TEST_F(Refine, SmallGainsAreNone) {
 }
 
 TEST_F(Refine, OneCoreMayTakeOtherTurns) {
-  EXPECT_EQ(overtaking([](int64_t walks) { return walks == 1 ? 5000 : 9000 - 1000 * walks; }), 1);
+  EXPECT_EQ(overtaking([](int64_t walks) { return walks == 1 ? 5000 : 9000 + 1000 * walks; }), 1);
 }
 
 TEST_F(Refine, StreamsThatBlockEachOtherAreNotTaken) {
