@@ -176,6 +176,28 @@ int64_t requested_together(const Transfer& t, int64_t w) {
   return runs;
 }
 
+/// Bursts of a LOAD whose runs are apart, `each` of which would be requested.
+int64_t requests(const Transfer& t, int64_t each, int64_t beats, int64_t w) {
+  if (!t.in_dram) return 0;
+  return std::max(ceil_div(each, std::max<int64_t>(1, requested_together(t, w))),
+                  ceil_div(beats, isa::timing::bus::kBurstBeats));
+}
+
+/// Beats of the master that cores share, of runs that continue each other.
+int64_t shared_when_joined(const Transfer& t, int64_t bytes, int64_t bursts, const isa::MachineConfig& config) {
+  const int64_t m = config.memory_bytes(), join_bytes = isa::timing::transfer::kJoinBeats * config.axi_bytes;
+  const int64_t last = bytes - (bursts - 1) * join_bytes;
+  return (bursts - 1) * shared_beats(t.dram_first, join_bytes, m) + shared_beats(t.dram_first, last, m);
+}
+
+/// The same of others: `each` where every run is a burst. LOAD requests several together.
+int64_t shared_when_apart(const Transfer& t, int64_t each, const Duration& d, int64_t runs,
+                          const isa::MachineConfig& config) {
+  if (t.to_dram || d.bursts == 0 || d.bursts >= runs) return each;
+  const int64_t bytes = ceil_div(d.beats, d.bursts) * config.axi_bytes;
+  return std::min(each, d.bursts * shared_beats(t.dram_first, bytes, config.memory_bytes()));
+}
+
 /// Padding around the rows of the outermost loop. A step of the nest takes so many groups, of data and of padding.
 Border border_of(const Transfer& t, double groups, double padding) {
   const auto scaled = [](int64_t steps, double each) {
@@ -230,23 +252,14 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
   const auto scaled = [&](double each) { return static_cast<int64_t>(static_cast<double>(runs) * each); };
   result.beats = joined ? ceil_div(runs * t.length, w) : scaled(run.beats);
   result.bursts = joined ? ceil_div(runs * t.length, join_bytes) : runs;
-  if (config.cores > 1 && joined && runs > 0) {
-    const int64_t last = runs * t.length - (result.bursts - 1) * join_bytes;
-    result.shared =
-        (result.bursts - 1) * shared_beats(t.dram_first, join_bytes, m) + shared_beats(t.dram_first, last, m);
-  } else if (config.cores > 1) {
-    result.shared = scaled(run.shared);
-  }
+  if (!joined && !t.to_dram) result.bursts = requests(t, scaled(run.requests), result.beats, w);
+  if (config.cores > 1 && runs > 0)
+    result.shared = joined ? shared_when_joined(t, runs * t.length, result.bursts, config)
+                           : shared_when_apart(t, scaled(run.shared), result, runs, config);
   if (t.to_dram) {
     result.engine = joined ? result.beats + 1 : scaled(run.beats + run.stores);
     return result;
   }
-  if (!joined && t.in_dram)
-    result.bursts = std::max(ceil_div(scaled(run.requests), std::max<int64_t>(1, requested_together(t, w))),
-                             ceil_div(result.beats, isa::timing::bus::kBurstBeats));
-  if (config.cores > 1 && !joined && result.bursts > 0 && result.bursts < runs)
-    result.shared = std::min(result.shared,
-                             result.bursts * shared_beats(t.dram_first, ceil_div(result.beats, result.bursts) * w, m));
   result.engine = joined ? result.beats + 1 + ceil_div(padded * t.length, w)
                          : scaled(run.groups + run.turns) + padded * ceil_div(t.length, w);
   result.runs =
