@@ -97,11 +97,18 @@ struct Run {
   double turns = 0;     // LOAD: its first byte lies further on in its beat than in its group
   double stores = 0;    // STORE: the other way round
   double requests = 0;  // 0 where all its beats are the last one of the run before
+  double shared = 0;    // beats of the master that cores share
 };
+
+/// Beats of so many bytes that some bytes touch.
+int64_t shared_beats(int64_t first, int64_t bytes, int64_t width) {
+  const int64_t from = ((first % width) + width) % width;
+  return ceil_div(from + bytes, width);
+}
 
 /// Averages over the first runs of a transfer; alignments repeat soon, and at once where every stride is a multiple of
 /// the width, which is a power of two.
-Run average_run(const Transfer& t, int64_t w) {
+Run average_run(const Transfer& t, int64_t w, int64_t shared_bytes) {
   constexpr int64_t kSamples = 64;
   const int64_t all = product(t.inside);
   if (all == 0) return {};
@@ -112,11 +119,11 @@ Run average_run(const Transfer& t, int64_t w) {
   bool alike = true;
   for (size_t k = 0; k < kLoops; ++k) {
     if (t.inside[k] == 1) continue;
-    alike = alike && within(t.dram_stride[k]) == 0 && within(t.sp_stride[k]) == 0 &&
+    alike = alike && t.dram_stride[k] % shared_bytes == 0 && within(t.sp_stride[k]) == 0 &&
             (t.dram_stride[k] >= t.length || t.dram_stride[k] < 0);
   }
   const int64_t samples = alike ? 1 : std::min(all, kSamples);
-  int64_t beats = 0, groups = 0, turns = 0, stores = 0, requests = 0;
+  int64_t beats = 0, groups = 0, turns = 0, stores = 0, requests = 0, words = 0;
   const bool may_share = !t.to_dram && t.length == t.sp_length;
   bool gone = false;  // of the beat that may be shared only the realigner's copy is left
   for (int64_t sample = 0;;) {
@@ -128,6 +135,7 @@ Run average_run(const Transfer& t, int64_t w) {
     turns += from > to && !shares ? 1 : 0;
     stores += to > from ? 1 : 0;
     requests += own > 0 ? 1 : 0;
+    if (own > 0) words += shared_beats(first + (shares ? w : 0), own * w, shared_bytes);
     gone = own == 0 && from > to;
     last = dram + t.length - 1 - within(dram + t.length - 1);
     if (++sample == samples) break;
@@ -143,7 +151,7 @@ Run average_run(const Transfer& t, int64_t w) {
     }
   }
   const auto average = [samples](int64_t sum) { return static_cast<double>(sum) / static_cast<double>(samples); };
-  return {average(beats), average(groups), average(turns), average(stores), average(requests)};
+  return {average(beats), average(groups), average(turns), average(stores), average(requests), average(words)};
 }
 
 /// Whether each run of the innermost loop continues the one before on both sides.
@@ -166,6 +174,28 @@ int64_t requested_together(const Transfer& t, int64_t w) {
     if (t.inside[k] != t.extent[k]) break;  // padding in between
   }
   return runs;
+}
+
+/// Bursts of a LOAD whose runs are apart, `each` of which would be requested.
+int64_t requests(const Transfer& t, int64_t each, int64_t beats, int64_t w) {
+  if (!t.in_dram) return 0;
+  return std::max(ceil_div(each, std::max<int64_t>(1, requested_together(t, w))),
+                  ceil_div(beats, isa::timing::bus::kBurstBeats));
+}
+
+/// Beats of the master that cores share, of runs that continue each other.
+int64_t shared_when_joined(const Transfer& t, int64_t bytes, int64_t bursts, const isa::MachineConfig& config) {
+  const int64_t m = config.memory_bytes(), join_bytes = isa::timing::transfer::kJoinBeats * config.axi_bytes;
+  const int64_t last = bytes - (bursts - 1) * join_bytes;
+  return (bursts - 1) * shared_beats(t.dram_first, join_bytes, m) + shared_beats(t.dram_first, last, m);
+}
+
+/// The same of others: `each` where every run is a burst. LOAD requests several together.
+int64_t shared_when_apart(const Transfer& t, int64_t each, const Duration& d, int64_t runs,
+                          const isa::MachineConfig& config) {
+  if (t.to_dram || d.bursts == 0 || d.bursts >= runs) return each;
+  const int64_t bytes = ceil_div(d.beats, d.bursts) * config.axi_bytes;
+  return std::min(each, d.bursts * shared_beats(t.dram_first, bytes, config.memory_bytes()));
 }
 
 /// Padding around the rows of the outermost loop. A step of the nest takes so many groups, of data and of padding.
@@ -215,20 +245,21 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
   Transfer t(config);
   std::visit([&](const auto& i) { isa::generated::describe(i, t); }, instruction);
   if (!t.present) return result;
-  const int64_t w = config.axi_bytes, join_bytes = isa::timing::transfer::kJoinBeats * w;
+  const int64_t w = config.axi_bytes, m = config.memory_bytes(), join_bytes = isa::timing::transfer::kJoinBeats * w;
   const int64_t runs = t.in_dram ? product(t.inside) : 0, padded = product(t.extent) - runs;
   const bool joined = continues(t);
-  const Run run = joined ? Run{} : average_run(t, w);
+  const Run run = joined ? Run{} : average_run(t, w, m);
   const auto scaled = [&](double each) { return static_cast<int64_t>(static_cast<double>(runs) * each); };
   result.beats = joined ? ceil_div(runs * t.length, w) : scaled(run.beats);
   result.bursts = joined ? ceil_div(runs * t.length, join_bytes) : runs;
+  if (!joined && !t.to_dram) result.bursts = requests(t, scaled(run.requests), result.beats, w);
+  if (config.cores > 1 && runs > 0)
+    result.shared = joined ? shared_when_joined(t, runs * t.length, result.bursts, config)
+                           : shared_when_apart(t, scaled(run.shared), result, runs, config);
   if (t.to_dram) {
     result.engine = joined ? result.beats + 1 : scaled(run.beats + run.stores);
     return result;
   }
-  if (!joined && t.in_dram)
-    result.bursts = std::max(ceil_div(scaled(run.requests), std::max<int64_t>(1, requested_together(t, w))),
-                             ceil_div(result.beats, isa::timing::bus::kBurstBeats));
   result.engine = joined ? result.beats + 1 + ceil_div(padded * t.length, w)
                          : scaled(run.groups + run.turns) + padded * ceil_div(t.length, w);
   result.runs =

@@ -26,6 +26,7 @@ struct Duration {
       0;  // cycles of its engine: GEMM's steps, ALU's issues, groups that LOAD and STORE move in the scratchpad
   int64_t beats = 0;    // of the bus, without the instruction's own words
   int64_t bursts = 0;   // STORE: runs that do not continue each other; LOAD: that are not requested together
+  int64_t shared = 0;   // beats of the master that cores share; 0: there is none
   int64_t runs = 0;     // LOAD: bursts' runs and runs of padding
   int64_t waiting = 0;  // LOAD: of these those that hold a place until data come
   int64_t outputs = 0;  // GEMM, ALU: entries written

@@ -13,6 +13,7 @@
 #include "compiler/emit/duration.h"
 #include "compiler/emit/ledger.h"
 #include "compiler/emit/predict_chip.h"
+#include "compiler/emit/shared_bus.h"
 #include "isa/generated/timing.h"
 #include "isa/verify/charging.h"
 
@@ -29,6 +30,9 @@ constexpr int64_t kWriteBusy = 24;     // the same of a write
 constexpr int64_t kStoreOverlap = 8;   // that the next STORE is taken before the beats of this one have moved
 constexpr int64_t kStoreResponse = 2;  // from the last beat to the completion, beside DRAM's latency
 constexpr int64_t kEnd = 4;            // from the last completion to the end of the program
+
+constexpr int64_t kBuffered = timing::interconnect::kWords;
+constexpr int64_t kWordBytes = isa::kInstructionBytes;
 
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 
@@ -72,8 +76,9 @@ struct Moved {
 class Replay {
  public:
   Replay(std::span<const isa::Header> headers, std::span<const uint32_t> tags, std::span<const Work* const> works,
-         size_t layers, const isa::MachineConfig& config, const Dram& dram)
-      : headers_(headers),
+         size_t layers, const isa::MachineConfig& config, const Dram& dram, SharedBus* shared = nullptr)
+      : shared_(shared),
+        headers_(headers),
         tags_(tags),
         works_(works),
         layers_(layers),
@@ -81,8 +86,9 @@ class Replay {
         latency_(dram.latency_cycles),
         read_(latency_ + latency_ / kReadBusy + kBurst),
         written_(latency_ + latency_ / kWriteBusy + kBurst),
-        bandwidth_(dram.bandwidth_bytes > 0 ? std::min<int64_t>(dram.bandwidth_bytes, config.axi_bytes)
-                                            : config.axi_bytes),
+        bandwidth_(dram.bandwidth_bytes > 0 && shared == nullptr
+                       ? std::min<int64_t>(dram.bandwidth_bytes, config.axi_bytes)
+                       : config.axi_bytes),
         cost_(dram.cost),
         in_flight_(std::max(1, config.reads_in_flight)),
         writes_in_flight_(std::max(1, config.writes_in_flight)),
@@ -240,7 +246,8 @@ class Replay {
   void request_word(int64_t at) {
     if (words_.size() == headers_.size()) return;
     const int64_t beats = std::max<int64_t>(1, timing::fetch::word_beats(config_));
-    const int64_t seen = at + timing::bus::kAddress + latency_ + timing::bus::kSeen;
+    int64_t seen = at + timing::bus::kAddress + latency_ + timing::bus::kSeen;
+    if (shared_ != nullptr) seen = shared_->read(seen, kWordBytes / config_.memory_bytes(), 1, 0).first;
     words_.push_back({at, bus_.move(std::max(seen, words_.empty() ? 0 : words_.back().end), slots(beats, 1))});
   }
 
@@ -364,8 +371,17 @@ class Replay {
   int64_t load(const Work& work, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t leave = run_leaves(take + timing::transfer::kLeave);
     const int64_t ready = leave + (d.beats > 0 ? timing::load::kFirstBeat + latency_ : timing::load::kStart);
-    const int64_t came = std::max(ready + d.border.ahead_steps,
-                                  d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0});
+    int64_t came = std::max(ready + d.border.ahead_steps,
+                            d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0});
+    // Of the master that cores share a request takes the beats that its buffer has room for. More come as it moves on.
+    const int64_t at_once =
+        d.shared == 0 ? 0 : std::min({d.shared, kBuffered, in_flight_ * d.shared / std::max<int64_t>(d.bursts, 1)});
+    SharedBus::Moved moved;
+    if (shared_ != nullptr && d.shared > 0) {
+      moved = shared_->read(std::max(ready, shared_end_), at_once, d.bursts * at_once / d.shared,
+                            d.bursts * at_once / d.shared);
+      came = std::max(came, moved.first);
+    }
     const int64_t begin = std::max(came, std::max(leave + timing::load::kStart, e.end) + d.border.ahead);
     // As many bursts may be outstanding, words of the program among them; as many runs may wait.
     const int64_t window = std::max(((d.bursts + words_before(e)) * read_ + slots(d.beats, d.bursts)) / in_flight_,
@@ -378,6 +394,15 @@ class Replay {
     const int64_t between = window < busy ? held_between(d.border, begin - came) : 0;
     const int64_t span = std::max(busy, window);
     e.end = bus_.move(begin, slots(d.beats, d.bursts) + between, span, inp ? &alu_writes_ : nullptr);
+    if (shared_ != nullptr && d.shared > 0) {
+      if (d.shared > at_once)
+        moved.end = shared_
+                        ->read(std::max(moved.end, begin), d.shared - at_once, d.bursts - d.bursts * at_once / d.shared,
+                               (e.end - begin) * (d.shared - at_once) / d.shared)
+                        .end;
+      shared_end_ = moved.end;
+      e.end = std::max(e.end, moved.end);
+    }
     paced_ = inp && window > busy;
     behind_ = d.border.behind + (d.beats > 0 ? 0 : behind_ + d.engine);
     delay_store(store_waits(begin) - waited);
@@ -440,6 +465,11 @@ class Replay {
     const auto [end, pushed] = bus_.take_turns(begin, beats, window);
     short_runs_ = answers > beats;
     e.end = std::max(end, begin + window);
+    if (shared_ != nullptr && d.shared > 0) {
+      const int64_t first = std::max<int64_t>(d.beats / std::max<int64_t>(d.bursts, 1), 1) +
+                            timing::interconnect::kCollect + timing::interconnect::kWriteData;
+      e.end = std::max(e.end, shared_->write(begin + first, d.shared, d.bursts, e.end - begin) - first);
+    }
     if (short_runs_) e.end += bus_.kept_waiting(begin, e.end);
     if (load.end > begin) load.end = bus_.move(load.end, pushed);
     e.free = std::max(take + 1, e.end - kStoreOverlap);
@@ -473,6 +503,7 @@ class Replay {
         {static_cast<uint64_t>(begin), static_cast<uint64_t>(end), layer < layers_ ? layer : isa::kNoLayer});
   }
 
+  SharedBus* const shared_;  // that of all cores, if there is more than one
   std::span<const isa::Header> headers_;
   std::span<const uint32_t> tags_;
   std::span<const Work* const> works_;
@@ -487,6 +518,7 @@ class Replay {
 
   std::array<Engine, isa::kEngines> engines_;
   std::vector<Conditions> conditions_;           // by instruction
+  int64_t shared_end_ = 0;                       // of LOAD's last read of the shared master
   Ledger bus_, acc_;                             // ACC: its port of reads
   Ledger alu_writes_, load_writes_, alu_reads_;  // of INP's second port; reads by rows are among alu_writes_
   std::vector<Moved> moved_;                     // of LOAD, newest last
@@ -530,15 +562,18 @@ Prediction predict(std::span<const isa::Header> headers, std::span<const uint32_
 }
 
 std::vector<Prediction> predict(std::span<const CoreStream> cores, size_t layers, const isa::MachineConfig& config,
-                                const Dram& dram) {
+                                const Dram& dram, int64_t shared_bandwidth) {
   std::vector<std::vector<int64_t>> publics(cores.size());
   std::vector<std::vector<isa::Header>> headers(cores.size());
+  std::optional<SharedBus> shared;
+  // What a real DRAM takes is known for one core's bursts.
+  if (cores.size() > 1 && dram.cost == isa::DramCost{}) shared.emplace(config, dram.latency_cycles, shared_bandwidth);
   std::vector<Replay> replays;
   replays.reserve(cores.size());
   for (size_t k = 0; k < cores.size(); ++k) {
     const CoreStream& core = cores[k];
     for (const isa::Instruction& instruction : core.instructions) headers[k].push_back(isa::header_of(instruction));
-    replays.emplace_back(headers[k], core.tags, core.works, layers, config, dram);
+    replays.emplace_back(headers[k], core.tags, core.works, layers, config, dram, shared ? &*shared : nullptr);
     replays.back().share(core.instructions, k, publics);
   }
   for (;;) {

@@ -18,8 +18,9 @@ struct CoreStream {
   std::span<const Work* const> works;
 };
 
-/// The streams of a chip's cores, by core, with what each waits for the others. `dram`: a core's share of the memory.
+/// The streams of a chip's cores, by core, with what each waits for the others. `dram`: a core's share of the memory;
+/// `shared_bandwidth`: bytes a cycle of all.
 std::vector<Prediction> predict(std::span<const CoreStream> cores, size_t layers, const isa::MachineConfig& config,
-                                const Dram& dram);
+                                const Dram& dram, int64_t shared_bandwidth);
 
 }  // namespace tessera::emit

@@ -169,14 +169,38 @@ TEST(Predict, CoresAwaitPublications) {
   const Works of_makes = pool.add(makes, config), of_takes = pool.add(takes, config);
   const auto both = [&](const std::vector<isa::Instruction>& other, const Works& works) {
     const std::vector<CoreStream> cores = {{makes, tags, of_makes}, {other, tags, works}};
-    return predict(cores, 1, config, {});
+    return predict(cores, 1, config, {}, config.memory_bytes());
   };
   const std::vector<Prediction> cores = both(takes, of_takes);
   // 1024 beats and the program's words before; then an address, a latency of 100 and 128 beats.
   EXPECT_NEAR(static_cast<double>(cores[1].cycles - cores[0].cycles), 110 + 128, 20);
   EXPECT_EQ(cores[1].layer_cycles[0], cores[1].cycles);
   const std::vector<isa::Instruction> free = {takes[1], isa::Finish{}};
-  EXPECT_LT(both(free, pool.add(free, config))[1].cycles, cores[0].cycles);
+  EXPECT_LT(both(free, pool.add(free, config))[1].cycles, cores[0].cycles + 128);
+}
+
+/// Cycles of four cores that each load so many runs at the same time.
+int64_t four_at_once(int memory_bytes, int64_t run, int64_t stride, int64_t runs) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.cores = 4;
+  config.memory_axi_bytes = memory_bytes;
+  const std::vector<isa::Instruction> program = {load(0, 0, run, runs, stride, 16), isa::Finish{}};
+  const std::vector<uint32_t> tags = {0, 0};
+  WorkPool pool;
+  const Works works = pool.add(program, config);
+  const std::vector<CoreStream> cores(4, {program, tags, works});
+  return predict(cores, 1, config, {}, config.memory_bytes())[3].cycles;
+}
+
+TEST(Predict, CoresShareTheBus) {
+  // 32768 bytes of each core on a bus that brings all of them at once, and on one of a quarter of that.
+  const int64_t start = 108 + 10 + 110;
+  const int64_t wide = four_at_once(32, 1024, 1024, 32), narrow = four_at_once(8, 1024, 1024, 32);
+  EXPECT_NEAR(static_cast<double>(narrow), start + 4 * 4096, 800);
+  EXPECT_LT(2 * wide, narrow);
+  EXPECT_GE(wide, start + 4096);
+  // Each pixel of eight bytes that is a burst takes a place of the 64 that memory answers in its latency.
+  EXPECT_GT(four_at_once(32, 8, 64, 256), start + 4 * 256 * 100 / 64);
 }
 
 TEST(Predict, ALoneLoad) {

@@ -16,9 +16,8 @@ namespace tessera::npu {
 
 namespace {
 
-constexpr size_t kBack = 256;          // an instruction overtakes none that stands so many places before it
-constexpr int64_t kHandOver = 20;      // cycles from an engine's last step to the first one of an engine that waits
-constexpr int64_t kTransferred = 120;  // from the last beat of a transfer to its completion
+constexpr size_t kBack = 256;      // an instruction overtakes none that stands so many places before it
+constexpr int64_t kHandOver = 20;  // cycles from an engine's last step to the first one of an engine that waits
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool conflict(const emit::Touch& a, const emit::Touch& b) {
@@ -47,6 +46,7 @@ class Turns {
 
   std::vector<uint32_t> run(const Choices& choices) {
     choices_ = {choices.loads, choices.products, choices.vectors, 1};
+    transferred_ = choices.transferred;
     end_.assign(works_.size(), kNever);
     free_.fill(0);
     oldest_ = transfer_ = 0;
@@ -132,7 +132,7 @@ class Turns {
     queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(next.place));
     const int64_t busy = next.start + cycles(next.instruction);
     free_[next.engine] = busy;
-    end_[next.instruction] = busy + (transfers(engine(next.instruction)) ? kTransferred : 0);
+    end_[next.instruction] = busy + (transfers(engine(next.instruction)) ? transferred_ : 0);
     while (oldest_ < end_.size() && end_[oldest_] != kNever) ++oldest_;
     while (transfer_ < end_.size() && (end_[transfer_] != kNever || !transfers(engine(transfer_)))) ++transfer_;
   }
@@ -140,8 +140,9 @@ class Turns {
   const emit::Works& works_;
   const Awaits& awaits_;
   std::array<size_t, isa::kEngines> choices_{};  // by engine
-  std::vector<std::vector<uint32_t>> before_;    // by instruction: those that must have ended
-  std::vector<int64_t> end_, rank_;              // by instruction
+  int64_t transferred_ = 0;
+  std::vector<std::vector<uint32_t>> before_;  // by instruction: those that must have ended
+  std::vector<int64_t> end_, rank_;            // by instruction
   std::array<std::deque<uint32_t>, isa::kEngines> queues_;
   std::array<int64_t, isa::kEngines> free_{};
   size_t oldest_ = 0, transfer_ = 0;  // the first instruction, and the first transfer, that has not been taken

@@ -17,6 +17,7 @@ namespace tessera::npu {
 /// Among how many of its next instructions an engine may choose.
 struct Choices {
   size_t vectors = 1, loads = 1, products = 1;
+  int64_t transferred = 120;  // cycles from the last beat of a transfer to its completion
 };
 
 /// By instruction that waits for other cores: the one with which this core ends its own part of what is awaited, at

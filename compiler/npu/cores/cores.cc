@@ -5,14 +5,16 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <numeric>
+#include <span>
 
 #include "base/error.h"
 #include "compiler/emit/predict_chip.h"
 #include "compiler/npu/assembly/assemble.h"
+#include "compiler/npu/assembly/at_once.h"
 #include "compiler/npu/assembly/interleave.h"
 #include "compiler/npu/cores/cores_costs.h"
 #include "compiler/npu/cores/cores_order.h"
+#include "compiler/npu/cores/cores_refine.h"
 #include "compiler/npu/graph/cores_memory.h"
 #include "compiler/npu/graph/plan.h"
 #include "compiler/npu/input/check.h"
@@ -28,13 +30,8 @@ namespace {
 
 constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of which the prediction takes the best,
 constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
-/// Cycles that a read waits for its turn on the bus, for each other core.
-constexpr int64_t kTurn = 48;
-/// Instructions of a core up to which their order is looked at, and the ways to choose among those that are next.
-constexpr size_t kInterleaved = 30'000;
-constexpr std::array<Choices, 8> kChoices = {
-    {{4, 1, 1}, {16, 1, 1}, {4, 4, 1}, {16, 8, 1}, {16, 8, 4}, {16, 16, 16}, {4, 8, 8}, {4, 16, 1}}};
-
+/// Cycles that a read waits for its turn on the bus, for each other core: programs are planned for each of these.
+constexpr std::array<int64_t, 2> kTurns = {48, 88};
 /// Whether operations can be divided at all: schedules that somebody gives are those of whole operations.
 bool divisible(const Graph& graph, const Options& options) {
   const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
@@ -81,15 +78,12 @@ Graph graph_of(const ChipGraph& chip, size_t core, std::vector<uint32_t>& parts)
 
 class Chip {
  public:
-  /// `brief`: streams are so short that several divisions are compiled.
-  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, bool brief)
+  /// `turn`: cycles that a read waits for its turn on the bus, for each other core.
+  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, int64_t turn)
       : graph_(graph), config_(config), given_(options), options_(options) {
     options_.search_log = nullptr;
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
-    // A core that has less of the bus than it can take waits for bytes, and not for turns. In short streams on many
-    // cores a read waits for what others publish, which hides its turn.
-    if ((!brief || config.cores == 2) && options_.dram_bandwidth_bytes == config.axi_bytes)
-      options_.dram_latency_cycles += kTurn * (config.cores - 1);
+    options_.dram_latency_cycles += turn * (config.cores - 1);
     chip_ = divided(graph, shares, config.memory_bytes());
     const auto waits = waits_of_parts(chip_, places_apart(chip_.graph, options_), options_);
     chip_ = divided(graph, shares, config.memory_bytes(), sequence_of(graph, chip_, waits));
@@ -120,7 +114,9 @@ class Chip {
     ConstantPool constants(options_.alignment);
     for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
     program.constants = constants.take();
-    order_cores(chip_, plan_, options_, config_, codes);
+    const emit::SynchroniseOptions order = order_of(plan_, options_);
+    if (options_.virtual_threads) turn_engines(codes, order);
+    order_cores(chip_, waits_, order.slides, config_, codes);
     if (!all_end(codes)) return std::nullopt;
     finish(codes, program);
     return program;
@@ -220,7 +216,6 @@ class Chip {
     }
     code.works = std::move(emitter.works);
     code.pool = std::move(emitter.pool);
-    interleave(code);
     return code;
   }
 
@@ -246,53 +241,30 @@ class Chip {
     return awaits;
   }
 
-  /// The instructions in the order in which the stream alone ends first.
-  void interleave(CoreCode& code) const {
-    const size_t count = code.instructions.size();
-    if (count > kInterleaved || !options_.virtual_threads) return;
-    const Awaits awaits = awaits_of(code);
-    const emit::SynchroniseOptions order = order_of(plan_, options_);
-    const auto cycles = [&](const std::vector<uint32_t>& places) {
+  /// Orders the instructions of all cores. `order`: without the FENCEs between cores.
+  void turn_engines(std::vector<CoreCode>& codes, const emit::SynchroniseOptions& order) const {
+    const auto alone = [&](const CoreCode& code) {
       heed_stop(options_);
-      emit::Works works;
-      for (const uint32_t place : places) works.push_back(code.works[place]);
-      return emit::predict(emit::in_order(works, code.tags, config_, order), 0, config_,
+      return emit::predict(emit::in_order(code.works, code.tags, config_, order), 0, config_,
                            {options_.dram_latency_cycles, options_.dram_bandwidth_bytes, options_.dram_cost})
           .cycles;
     };
-    std::vector<uint32_t> places(count);
-    std::iota(places.begin(), places.end(), 0);
-    int64_t least = cycles(places);
-    for (std::vector<uint32_t>& other : interleaved(code.works, awaits, kChoices)) {
-      const int64_t now = cycles(other);
-      if (now >= least) continue;
-      least = now;
-      places = std::move(other);
-    }
-    const auto sort = [&](auto& values) {
-      const auto before = values;
-      for (size_t i = 0; i < count; ++i) values[i] = before[places[i]];
+    const auto together = [&](std::vector<CoreCode> all) -> std::optional<int64_t> {
+      heed_stop(options_);
+      order_cores(chip_, waits_, order.slides, config_, all);
+      if (!all_end(all)) return std::nullopt;
+      return std::ranges::max(predicted(all, 0), {}, &emit::Prediction::cycles).cycles;
     };
-    sort(code.instructions);
-    sort(code.tags);
-    sort(code.layers);
-    sort(code.works);
+    refine(codes, [&](const CoreCode& code) { return awaits_of(code); }, alone, together);
   }
 
-  /// Waits of each core, and what the streams take together: layers have the cycles of the core that ends last.
-  void finish(std::vector<CoreCode>& codes, Program& program) {
+  /// Waits of each core, and what the streams take together. The replay counts cycles of so many layers.
+  std::vector<emit::Prediction> predicted(std::vector<CoreCode>& codes, size_t layers) const {
     std::vector<emit::CoreStream> streams;
     for (CoreCode& code : codes) {
       emit::SynchroniseOptions order = order_of(plan_, options_);
       order.orders = std::move(code.orders);
       emit::synchronise(code.instructions, code.layers, code.works, config_, order);
-      for (size_t i = 0; i < code.instructions.size(); ++i) {
-        if (code.layers[i] >= program.layers.size()) continue;
-        LayerInfo& layer = program.layers[code.layers[i]];
-        layer.stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
-        layer.padded_macs += isa::effects(code.instructions[i], config_).macs;
-      }
-      isa::check_program(code.instructions, config_);
       streams.push_back({code.instructions, code.layers, code.works});
     }
     // The others move their bytes while the core does that moves most.
@@ -303,11 +275,26 @@ class Chip {
       most = std::max(most, bytes);
       all += bytes;
     }
-    const std::vector<emit::Prediction> predictions = emit::predict(
-        streams, program.layers.size(), config_,
+    return emit::predict(
+        streams, layers, config_,
         {given_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
              isa::timing::interconnect::kBuffer,
-         bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost});
+         bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost},
+        bytes_of_all(config_, given_));
+  }
+
+  /// Waits of each core, and what the streams take together: layers have the cycles of the core that ends last.
+  void finish(std::vector<CoreCode>& codes, Program& program) {
+    const std::vector<emit::Prediction> predictions = predicted(codes, program.layers.size());
+    for (const CoreCode& code : codes) {
+      for (size_t i = 0; i < code.instructions.size(); ++i) {
+        if (code.layers[i] >= program.layers.size()) continue;
+        LayerInfo& layer = program.layers[code.layers[i]];
+        layer.stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
+        layer.padded_macs += isa::effects(code.instructions[i], config_).macs;
+      }
+      isa::check_program(code.instructions, config_);
+    }
     const auto last = std::ranges::max_element(predictions, {}, &emit::Prediction::cycles);
     for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = last->layer_cycles[i];
     program.instructions = std::move(codes[0].instructions);
@@ -328,6 +315,20 @@ class Chip {
 
 }  // namespace
 
+namespace {
+
+/// The turns for which a division is planned; `brief`: streams are so short that several divisions are compiled.
+std::span<const int64_t> turns_of(const isa::MachineConfig& config, const Options& options, bool brief) {
+  static constexpr std::array<int64_t, 1> kNone = {0};
+  // A core that has less of the bus than it can take waits for bytes, and not for turns. In short streams on many
+  // cores a read waits for what others publish, which hides its turn.
+  const bool waits = bytes_of_a_core(config, options, 1.0 / config.cores) == config.axi_bytes;
+  if (!waits || (brief && config.cores > 2)) return kNone;
+  return brief ? std::span(kTurns).first(1) : kTurns;
+}
+
+}  // namespace
+
 Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   std::optional<Program> best;
   if (!divisible(graph, options)) return compile_one(graph, config, options);
@@ -335,8 +336,17 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
   const std::vector<Shares> all = choose_shares(graph, config, options, kCompiled);
   for (const Shares& shares : all) {
-    std::optional<Program> program = undivided(shares) ? compile_one(graph, config, options)
-                                                       : Chip(graph, config, shared, shares, all.size() > 1).run();
+    std::optional<Program> program;
+    if (undivided(shares)) {
+      program = compile_one(graph, config, options);
+    } else {
+      const std::span<const int64_t> turns = turns_of(config, options, all.size() > 1);
+      std::vector<std::optional<Program>> planned(turns.size());
+      at_once(turns.size(), turns.size(),
+              [&](size_t k, size_t) { planned[k] = Chip(graph, config, shared, shares, turns[k]).run(); });
+      for (std::optional<Program>& other : planned)
+        if (other && (!program || predicted_cycles(*other) < predicted_cycles(*program))) program = std::move(other);
+    }
     if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
     if (best && predicted_cycles(*best) > kShort) break;
   }

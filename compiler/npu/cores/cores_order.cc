@@ -135,13 +135,9 @@ struct Publishing {
 
 class Ordering {
  public:
-  Ordering(const ChipGraph& chip, const MemoryPlan& plan, const Options& options, const isa::MachineConfig& config,
-           std::vector<CoreCode>& cores)
-      : waits_(waits_of_parts(chip, plan.placements, options)),
-        slides_(order_of(plan, options).slides),
-        chip_(chip),
-        config_(config),
-        cores_(cores) {}
+  Ordering(const ChipGraph& chip, const std::vector<std::vector<uint32_t>>& waits, const std::vector<int64_t>& slides,
+           const isa::MachineConfig& config, std::vector<CoreCode>& cores)
+      : waits_(waits), slides_(slides), chip_(chip), config_(config), cores_(cores) {}
 
   void run() {
     for (size_t core = 0; core < cores_.size(); ++core) find_accesses(core);
@@ -241,8 +237,8 @@ class Ordering {
     code = std::move(made);
   }
 
-  const std::vector<std::vector<uint32_t>> waits_;
-  const std::vector<int64_t> slides_;  // bytes by which what a base register names may lie lower
+  const std::vector<std::vector<uint32_t>>& waits_;
+  const std::vector<int64_t>& slides_;  // bytes by which what a base register names may lie lower
   const ChipGraph& chip_;
   const isa::MachineConfig& config_;
   std::vector<CoreCode>& cores_;
@@ -317,9 +313,9 @@ std::vector<size_t> sequence_of(const Graph& graph, const ChipGraph& chip,
   return sequence;
 }
 
-void order_cores(const ChipGraph& chip, const MemoryPlan& plan, const Options& options,
-                 const isa::MachineConfig& config, std::vector<CoreCode>& cores) {
-  Ordering(chip, plan, options, config, cores).run();
+void order_cores(const ChipGraph& chip, const std::vector<std::vector<uint32_t>>& waits,
+                 const std::vector<int64_t>& slides, const isa::MachineConfig& config, std::vector<CoreCode>& cores) {
+  Ordering(chip, waits, slides, config, cores).run();
 }
 
 bool all_end(const std::vector<CoreCode>& cores) {

@@ -33,9 +33,10 @@ std::vector<std::vector<uint32_t>> waits_of_parts(const ChipGraph& chip, const s
 std::vector<size_t> sequence_of(const Graph& graph, const ChipGraph& chip,
                                 const std::vector<std::vector<uint32_t>>& waits);
 
-/// Adds the FENCEs.
-void order_cores(const ChipGraph& chip, const MemoryPlan& plan, const Options& options,
-                 const isa::MachineConfig& config, std::vector<CoreCode>& cores);
+/// Adds the FENCEs. `waits`: what waits_of_parts has found; `slides`: bytes by which what a base register names may lie
+/// lower when the program runs.
+void order_cores(const ChipGraph& chip, const std::vector<std::vector<uint32_t>>& waits,
+                 const std::vector<int64_t>& slides, const isa::MachineConfig& config, std::vector<CoreCode>& cores);
 
 /// Whether all streams end when each core runs its instructions one at a time.
 bool all_end(const std::vector<CoreCode>& cores);

@@ -88,6 +88,12 @@ void emit_transfer(const Transfer& transfer, std::vector<isa::Instruction>& out)
       load.pad_after[slot] = static_cast<uint16_t>(loop.pad_after);
     }
   };
+  const auto follow = [&](const TransferLoop& loop) { return loop.dram_stride == transfer.length; };
+  const bool inside = transfer.together && front.size() == 1 && !back.empty() && follow(front[0]);
+  if (inside && std::ranges::none_of(back, follow)) {
+    front.insert(front.begin(), back[0]);
+    back.erase(back.begin());
+  }
   for (size_t k = 0; k < front.size(); ++k) put(k, front[k]);
   for (size_t k = 0; k < back.size(); ++k) put(isa::kTransferLoops - back.size() + k, back[k]);
   if (front.empty() && !transfer.fill) load.pad_value = 0;

@@ -37,6 +37,8 @@ struct Transfer {
   LoopList<TransferLoop> loops;
   uint8_t pad_value = 0;
   bool fill = false;
+  bool together =
+      false;            // where runs follow each other in DRAM, their loop goes inside, as LOAD requests them together
   bool packed = false;  // entries of WGT in 4 bits: a run is one of them, and loops walk its place in WGT by whole ones
 };
 

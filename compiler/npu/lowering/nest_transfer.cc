@@ -59,7 +59,10 @@ void NestLowering::for_each_result_lane(const Tile& tile, Use&& use) const {
 
 void NestLowering::emit(const Transfer& transfer, Stream stream) {
   scratch_.clear();
-  append_transfer(transfer, scratch_);
+  // Each burst is a beat of the master that cores share, and they share the bursts that memory answers at a time.
+  Transfer one = transfer;
+  one.together = config_.cores > 1;
+  append_transfer(std::move(one), scratch_);
   for (const isa::Instruction& instruction : scratch_) emitter_.push(instruction, stream);
 }
 
