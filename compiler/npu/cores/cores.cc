@@ -327,13 +327,9 @@ std::span<const int64_t> turns_of(const isa::MachineConfig& config, const Option
   return brief ? std::span(kTurns).first(1) : kTurns;
 }
 
-}  // namespace
-
-Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
+/// The program by the division, and the turns on the bus, that take the fewest cycles.
+std::optional<Program> divided(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   std::optional<Program> best;
-  if (!divisible(graph, options)) return compile_one(graph, config, options);
-  Options shared = options;
-  if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
   const std::vector<Shares> all = choose_shares(graph, config, options, kCompiled);
   for (const Shares& shares : all) {
     std::optional<Program> program;
@@ -343,14 +339,30 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
       const std::span<const int64_t> turns = turns_of(config, options, all.size() > 1);
       std::vector<std::optional<Program>> planned(turns.size());
       at_once(turns.size(), turns.size(),
-              [&](size_t k, size_t) { planned[k] = Chip(graph, config, shared, shares, turns[k]).run(); });
+              [&](size_t k, size_t) { planned[k] = Chip(graph, config, options, shares, turns[k]).run(); });
       for (std::optional<Program>& other : planned)
         if (other && (!program || predicted_cycles(*other) < predicted_cycles(*program))) program = std::move(other);
     }
     if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
     if (best && predicted_cycles(*best) > kShort) break;
   }
-  return best ? std::move(*best) : compile_one(graph, config, options);
+  return best;
+}
+
+}  // namespace
+
+Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
+  if (!divisible(graph, options)) return compile_one(graph, config, options);
+  Options shared = options;
+  if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
+  std::optional<Program> program = divided(graph, config, shared);
+  if (program && static_cast<int64_t>(program->instructions.size()) <= kAsCompiled) {
+    // As of one core (place_chains): of a short stream also with shorter chains.
+    shared.products_between = false;
+    std::optional<Program> other = divided(graph, config, shared);
+    if (other && predicted_cycles(*other) < predicted_cycles(*program)) program = std::move(other);
+  }
+  return program ? std::move(*program) : compile_one(graph, config, options);
 }
 
 }  // namespace tessera::npu
