@@ -327,25 +327,17 @@ std::span<const int64_t> turns_of(const isa::MachineConfig& config, const Option
   return brief ? std::span(kTurns).first(1) : kTurns;
 }
 
-/// The program by the division, and the turns on the bus, that take the fewest cycles.
-std::optional<Program> divided(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
+/// The program by these shares with the turns on the bus that take the fewest cycles.
+std::optional<Program> planned(const Graph& graph, const isa::MachineConfig& config, const Options& options,
+                               const Shares& shares, bool rivals) {
+  if (undivided(shares)) return compile_one(graph, config, options);
+  const std::span<const int64_t> turns = turns_of(config, options, rivals);
+  std::vector<std::optional<Program>> all(turns.size());
+  at_once(turns.size(), turns.size(),
+          [&](size_t k, size_t) { all[k] = Chip(graph, config, options, shares, turns[k]).run(); });
   std::optional<Program> best;
-  const std::vector<Shares> all = choose_shares(graph, config, options, kCompiled);
-  for (const Shares& shares : all) {
-    std::optional<Program> program;
-    if (undivided(shares)) {
-      program = compile_one(graph, config, options);
-    } else {
-      const std::span<const int64_t> turns = turns_of(config, options, all.size() > 1);
-      std::vector<std::optional<Program>> planned(turns.size());
-      at_once(turns.size(), turns.size(),
-              [&](size_t k, size_t) { planned[k] = Chip(graph, config, options, shares, turns[k]).run(); });
-      for (std::optional<Program>& other : planned)
-        if (other && (!program || predicted_cycles(*other) < predicted_cycles(*program))) program = std::move(other);
-    }
+  for (std::optional<Program>& program : all)
     if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
-    if (best && predicted_cycles(*best) > kShort) break;
-  }
   return best;
 }
 
@@ -355,14 +347,25 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   if (!divisible(graph, options)) return compile_one(graph, config, options);
   Options shared = options;
   if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
-  std::optional<Program> program = divided(graph, config, shared);
-  if (program && static_cast<int64_t>(program->instructions.size()) <= kAsCompiled) {
+  std::optional<Program> best;
+  const Shares* of_best = nullptr;
+  const std::vector<Shares> all = choose_shares(graph, config, shared, kCompiled);
+  const auto offer = [&](const Shares& shares, const Options& by) {
+    std::optional<Program> program = planned(graph, config, by, shares, all.size() > 1);
+    if (!program || (best && predicted_cycles(*program) >= predicted_cycles(*best))) return;
+    best = std::move(program);
+    of_best = &shares;
+  };
+  for (const Shares& shares : all) {
+    offer(shares, shared);
+    if (best && predicted_cycles(*best) > kShort) break;
+  }
+  if (best && static_cast<int64_t>(best->instructions.size()) <= kAsCompiled) {
     // As of one core (place_chains): of a short stream also with shorter chains.
     shared.products_between = false;
-    std::optional<Program> other = divided(graph, config, shared);
-    if (other && predicted_cycles(*other) < predicted_cycles(*program)) program = std::move(other);
+    offer(*of_best, shared);
   }
-  return program ? std::move(*program) : compile_one(graph, config, options);
+  return best ? std::move(*best) : compile_one(graph, config, options);
 }
 
 }  // namespace tessera::npu
