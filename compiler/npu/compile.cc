@@ -162,6 +162,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
 Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& given_options) {
   Options options = given_options;
   if (options.memo == nullptr) options.memo = std::make_shared<SearchMemo>();  // of both plans
+  SearchLog log = options.search_log != nullptr ? *options.search_log : SearchLog();
   Program program = compiled(graph, config, options, config);
   const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
   if (config.raster_pairs == 0 || given || options.judge != Options().judge || !has_pairs(graph) ||
@@ -171,7 +172,6 @@ Program compile_one(const Graph& graph, const isa::MachineConfig& config, const 
   // would be taken for a machine without pairs is another good cut, and on this machine it takes no cycle more.
   isa::MachineConfig without = config;
   without.raster_pairs = 0;
-  SearchLog log;
   Options again = options;
   again.replays = nullptr;
   if (options.search_log != nullptr) again.search_log = &log;
@@ -202,6 +202,7 @@ void place_chains(Graph& graph, const isa::MachineConfig& config, const Options&
   const auto place = [&](const std::vector<Scope>& scopes) {
     for (size_t t = 0; t < scopes.size(); ++t) graph.tensors[t].scope = scopes[t];
   };
+  SearchLog log = options.search_log != nullptr ? *options.search_log : SearchLog();
   Planner planner(graph, config, options);
   const std::vector<Unit> units = planner.run();
   const std::vector<Scope> scopes = placed(units);
@@ -210,14 +211,16 @@ void place_chains(Graph& graph, const isa::MachineConfig& config, const Options&
   // between others are compared as they are compiled.
   Options shorter = options;
   shorter.products_between = false;
-  shorter.search_log = nullptr;
+  if (options.search_log != nullptr) shorter.search_log = &log;
   const std::vector<Scope> others = placed(Planner(graph, config, shorter).run());
   const auto cycles = [&](const std::vector<Scope>& of, Options compiling) {
     place(of);
     compiling.search_log = nullptr;
     return predicted_cycles(compile_one(graph, config, compiling));
   };
-  place(cycles(others, options) < cycles(scopes, options) ? others : scopes);
+  if (cycles(others, options) >= cycles(scopes, options)) return place(scopes);
+  place(others);
+  if (options.search_log != nullptr) *options.search_log = std::move(log);
 }
 
 Options alone(Options options) {
