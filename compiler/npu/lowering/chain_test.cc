@@ -115,8 +115,7 @@ TensorId append(Random& random, Graph& graph, TensorId input, Kind kind, const W
   return id;
 }
 
-/// A product perhaps, channel-wise operations, a product perhaps; at least two.
-Graph random_chain(Random& random) {
+Graph random_input(Random& random) {
   Graph graph;
   Tensor in;
   in.name = "in";
@@ -125,21 +124,46 @@ Graph random_chain(Random& random) {
   in.w = random.between(1, 19);
   in.c = random.one_of<int64_t>({1, 3, 8, 16, 17, 40, 64});
   in.is_unsigned = random.chance(50);
-  TensorId at = graph.add(in);
-  graph.inputs = {at};
+  graph.inputs = {graph.add(in)};
+  return graph;
+}
+
+/// Operations of these kinds behind the graph's input. `skips`: windows may lie further apart than they are wide.
+void append_all(Random& random, Graph& graph, const std::vector<Kind>& kinds, bool skips) {
+  TensorId at = graph.inputs[0];
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const Tensor& t = graph.tensors[static_cast<size_t>(at)];
+    Window x = random_window(random, kinds[i], t.h, t.w);
+    if (!skips) x.sh = std::min(x.sh, x.kh), x.sw = std::min(x.sw, x.kw);
+    at = append(random, graph, at, kinds[i], x, random.one_of<int64_t>({1, 7, 16, 33, 48, 80}), i + 1 == kinds.size());
+  }
+  graph.outputs = {at};
+}
+
+/// A product perhaps, channel-wise operations, a product perhaps; at least two.
+Graph random_chain(Random& random) {
+  Graph graph = random_input(random);
   std::vector<Kind> kinds;
   if (random.chance(60)) kinds.push_back(Kind::kDense);
   for (int64_t middle = random.between(kinds.empty() ? 1 : 0, 2); middle > 0; --middle) {
     kinds.push_back(random.one_of({Kind::kDepthwise, Kind::kDepthwise, Kind::kPool, Kind::kMap}));
   }
   if (kinds.size() < 2 || (kinds.size() < kMostLinks && random.chance(60))) kinds.push_back(Kind::kDense);
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    const Tensor& t = graph.tensors[static_cast<size_t>(at)];
-    const Window x = random_window(random, kinds[i], t.h, t.w);
-    at = append(random, graph, at, kinds[i], x, random.one_of<int64_t>({1, 7, 16, 33, 48, 80}), i + 1 == kinds.size());
-  }
-  graph.outputs = {at};
+  append_all(random, graph, kinds, true);
   return graph;
+}
+
+/// All operations of the graph as one chain, without a tile.
+schedule::ChainSchedule chain_of(const Graph& graph) {
+  schedule::ChainSchedule chain;
+  for (const Operation& operation : graph.operations) chain.links.push_back(operation.name);
+  return chain;
+}
+
+/// Blocks of all channels that the first operation makes.
+int64_t blocks_between(const Graph& graph, const isa::MachineConfig& config) {
+  const TensorId between = std::visit([](const auto& op) { return op.input; }, graph.operations[1].what);
+  return (graph.tensors[static_cast<size_t>(between)].c + config.block_out - 1) / config.block_out;
 }
 
 isa::MachineConfig square(int batch, int block, int64_t inp, int64_t wgt, int64_t acc, int64_t out, int64_t params) {
@@ -161,8 +185,7 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
     const isa::MachineConfig& config =
         machines[static_cast<size_t>(random.between(0, static_cast<int64_t>(machines.size()) - 1))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
-    schedule::ChainSchedule given;
-    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    schedule::ChainSchedule given = chain_of(graph);
     given.tile.oh = random.between(1, out.h);
     given.tile.ow = random.between(1, out.w);
     given.tile.blocks = random.between(1, 3);
@@ -195,29 +218,14 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
 }
 
 /// A product between others, beside windows, pools and maps.
-Graph with_product_between(Random& random, std::vector<Kind>* kinds) {
-  Graph graph;
-  Tensor in;
-  in.name = "in";
-  in.n = random.one_of<int64_t>({1, 1, 2});
-  in.h = random.between(1, 15);
-  in.w = random.between(1, 17);
-  in.c = random.one_of<int64_t>({1, 3, 16, 17, 40});
-  in.is_unsigned = random.chance(50);
-  TensorId at = graph.add(in);
-  graph.inputs = {at};
+Graph with_product_between(Random& random) {
+  Graph graph = random_input(random);
   const auto any = [&] {
     return random.one_of({Kind::kDense, Kind::kDense, Kind::kDepthwise, Kind::kPool, Kind::kMap});
   };
-  *kinds = {any(), Kind::kDense, any()};
-  if (random.chance(40)) kinds->insert(kinds->begin() + random.between(0, 3), any());
-  for (size_t i = 0; i < kinds->size(); ++i) {
-    const Tensor& t = graph.tensors[static_cast<size_t>(at)];
-    Window x = random_window(random, (*kinds)[i], t.h, t.w);
-    x.sh = std::min(x.sh, x.kh), x.sw = std::min(x.sw, x.kw);  // no position is skipped
-    at = append(random, graph, at, (*kinds)[i], x, random.one_of<int64_t>({1, 7, 16, 33, 48}), i + 1 == kinds->size());
-  }
-  graph.outputs = {at};
+  std::vector<Kind> kinds = {any(), Kind::kDense, any()};
+  if (random.chance(40)) kinds.insert(kinds.begin() + random.between(0, 3), any());
+  append_all(random, graph, kinds, false);
   return graph;
 }
 
@@ -231,16 +239,12 @@ TEST(Chain, ProductsBetweenOthersTakeAllChannels) {
   for (int i = 0; i < count; ++i) {
     const uint64_t seed = 81000 + static_cast<uint64_t>(i);
     Random random(seed);
-    std::vector<Kind> kinds;
-    const Graph graph = with_product_between(random, &kinds);
+    const Graph graph = with_product_between(random);
     const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 4))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
-    const int64_t channels = std::visit([&](const auto& op) { return graph.tensors[static_cast<size_t>(op.input)].c; },
-                                        graph.operations[1].what);
-    const int64_t blocks = (channels + config.block_out - 1) / config.block_out;
-    schedule::ChainSchedule given;
-    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
-    given.tile = {random.between(1, out.h), random.between(1, out.w), random.chance(10) ? 1 : blocks};
+    schedule::ChainSchedule given = chain_of(graph);
+    given.tile = {random.between(1, out.h), random.between(1, out.w),
+                  random.chance(10) ? 1 : blocks_between(graph, config)};
     given.tile.keeps_rows = random.chance(40);
     Options options;
     options.schedules = {given};
@@ -274,8 +278,7 @@ TEST(Chain, KeptRowsAreComputedOnce) {
     const isa::MachineConfig& config =
         machines[static_cast<size_t>(random.between(0, static_cast<int64_t>(machines.size()) - 1))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
-    schedule::ChainSchedule given;
-    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    schedule::ChainSchedule given = chain_of(graph);
     given.tile = {random.between(1, std::max<int64_t>(1, out.h / 2)), random.between(1, out.w), random.between(1, 3)};
     given.tile.keeps_rows = true;
     const auto* first = std::get_if<Convolution>(&graph.operations[0].what);
@@ -318,8 +321,7 @@ TEST(Chain, WeightsHaveAnyNumberOfCopies) {
     const Graph graph = random_chain(random);
     const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 2))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
-    schedule::ChainSchedule given;
-    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    schedule::ChainSchedule given = chain_of(graph);
     given.tile = {random.between(1, out.h), random.between(1, out.w), 1};
     const auto made = [&](int64_t copies, Program& program) {
       given.tile.copies = copies;
@@ -396,8 +398,7 @@ TEST(Chain, ColumnsInOnePixelGoOnAlone) {
     }
     graph.outputs = {at};
     const Tensor& out = graph.tensors[static_cast<size_t>(at)];
-    schedule::ChainSchedule given;
-    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    schedule::ChainSchedule given = chain_of(graph);
     given.tile = {random.between(1, out.h), random.between(1, out.w), 1};
     given.tile.keeps_rows = random.chance(40);
     given.tile.strips = random.one_of<int64_t>({0, 32});
@@ -464,12 +465,8 @@ TEST(Chain, RowsAreLinks) {
     graph.outputs = {at};
     const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 3))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
-    const int64_t channels = std::visit([&](const auto& op) { return graph.tensors[static_cast<size_t>(op.input)].c; },
-                                        graph.operations[1].what);
-    schedule::ChainSchedule given;
-    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
-    given.tile = {random.between(1, out.h), random.between(1, out.w),
-                  (channels + config.block_out - 1) / config.block_out};
+    schedule::ChainSchedule given = chain_of(graph);
+    given.tile = {random.between(1, out.h), random.between(1, out.w), blocks_between(graph, config)};
     if (random.chance(20)) given.tile.blocks = random.between(1, given.tile.blocks);
     Options options;
     options.schedules = {given};
