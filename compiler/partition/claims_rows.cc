@@ -31,6 +31,7 @@ std::optional<Claim> claim_qlinear_softmax(NodeOp op) {
   const npu::SoftmaxNumbers numbers = npu::softmax_numbers(qx->s(), qy->s(), length);
   if (!std::isnormal(numbers.exponentials[0])) return std::nullopt;
   rows.form.kind = npu::RowForm::Kind::kSoftmax;
+  rows.form.fixed_shift = node.domain == nn::kTesseraDomain;
   rows.form.sum_tables = npu::byte_planes(numbers.exponentials);
   rows.form.map_tables = npu::byte_planes(numbers.scaled);
   rows.stage.low = 0;

@@ -53,7 +53,7 @@ int64_t row_cycles(const Nest& nest, const isa::MachineConfig& config, const std
     for (const Cut& h : tiles[1]) {
       for (const Cut& w : tiles[2]) {
         const isa::RowNest rows{n.size * h.size * w.size, entries};
-        const int64_t one = (softmax ? isa::row_cycles(maximum, config, rows) : 0) +
+        const int64_t one = (softmax && !nest.fixed_shift ? isa::row_cycles(maximum, config, rows) : 0) +
                             (both ? 0 : isa::row_cycles(reduce, config, rows)) + isa::row_cycles(map, config, rows);
         cycles += n.count * h.count * w.count * (rows.rows > 0 ? one : 0);
       }

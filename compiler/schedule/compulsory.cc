@@ -68,7 +68,7 @@ int64_t gemm_steps(const Nest& nest, const Extents& part, const Extents& tile) {
 
 int64_t alu_issues(const Nest& nest, const isa::MachineConfig& config, const Extents& part, int64_t pieces) {
   const int64_t entries = entries_of(part);
-  if (nest.computation == Computation::kRows) return (nest.convert ? 2 : 3) * entries;
+  if (nest.computation == Computation::kRows) return (nest.convert || nest.fixed_shift ? 2 : 3) * entries;
   const int64_t each = nest.second.present ? isa::timing::alu::turns(config) : 1;
   if (nest.computation == Computation::kReduce)
     return entries * std::max(taps_of(part) + 2 * (pieces - 1), each);  // a part of a window joins those before

@@ -360,6 +360,13 @@ class RowWalk : public Intrinsic {
       head.sum_table = reductions.back().table;
       reductions.pop_back();
     }
+    if (tile.nest.fixed_shift) {
+      const bool one = reductions.empty();  // serves all rows
+      if (one) {
+        for (NestLoop& loop : map.outer) loop.stride[2] = 0;
+      }
+      code.fix_shift(tile.sums, one ? 1 : c[Dim::kN] * rows[0], head.src, tile.input);
+    }
     for (isa::RowReduce& reduction : reductions) {
       reduction.src = tile.input_space;
       reduction.src_unsigned = tile.nest.input.is_unsigned;

@@ -95,6 +95,9 @@ class TileCode {
   /// What finds the scalars of rows, in order, and what makes the result with them. The source is the intrinsic's.
   virtual std::vector<isa::RowReduce> row_reductions() const = 0;
   virtual isa::RowMap row_mapping() const = 0;
+  /// Gives so many entries of ACC the highest byte as the maximum of their row, where they do not have it from a tile
+  /// before. `readable`: an entry of `space` that holds something.
+  virtual void fix_shift(int64_t scalars, int64_t entries, isa::AluSpace space, int64_t readable) = 0;
   /// The loops n, oh, ow, block of the stage over a source of these strides; address[0], the source's, is to be set.
   virtual ComputeNest stage_nest(const std::array<int64_t, 4>& source) const = 0;
 };

@@ -134,6 +134,7 @@ struct Nest {
   bool raw = false;              // int32 output from ACC
   bool convert = false;          // bias and scale from PARAM
   bool per_channel = false;      // they differ between channels
+  bool fixed_shift = false;      // rows: a softmax whose exponentials do not wait for the row's maximum
   bool bias_preload = false;     // raw output with bias: ACC starts from it
   InputLayout layout;            // with several columns an output channel is column * (total / columns) + c
   int64_t column_step = 0;       // positions of the input between neighbouring columns of the output

@@ -156,9 +156,9 @@ int64_t softmax_axis(const Node& node, int64_t rank) {
   return normalise_axis(node, node.get_int("axis", flattens ? 1 : -1), rank);
 }
 
-/// exp over the 256 distances from the row's maximum, scaled up so far that the sum of a row of `length` still fits a
-/// float, times 2^-24, which changes no quotient and leaves room for the steps of the result. Entry d belongs to
-/// distance 255 - d.
+/// exp over the 256 distances from the row's maximum or another byte that is no less, scaled up so far that the sum of
+/// a row of `length` still fits a float, times 2^-24, which changes no quotient and leaves room for the steps of the
+/// result. Entry d belongs to distance 255 - d.
 std::array<float, 256> exponent_table(float x_scale, int64_t length) {
   const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(length));
   const double shift = std::max(0.0, static_cast<double>(room) - 5.0) / static_cast<double>(x_scale);
@@ -176,6 +176,8 @@ void infer_softmax(InferContext& context) {
   if (x.ranked) softmax_axis(context.node, static_cast<int64_t>(x.shape.size()));
 }
 
+/// fixed_shift: distances are those from the highest byte, not from the row's maximum.
+template <bool fixed_shift>
 void evaluate_softmax(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
@@ -196,8 +198,9 @@ void evaluate_softmax(EvalContext& context) {
   std::vector<int32_t> out(in.size(), 0);
   for (int64_t row = 0; row < x.size() / length; ++row) {
     const int64_t start = row / inner * inner * length + row % inner;
-    int32_t largest = range.low;
-    for (int64_t k = 0; k < length; ++k) largest = std::max(largest, in[static_cast<size_t>(start + k * inner)]);
+    int32_t largest = fixed_shift ? range.high : range.low;
+    for (int64_t k = 0; !fixed_shift && k < length; ++k)
+      largest = std::max(largest, in[static_cast<size_t>(start + k * inner)]);
     float sum = 0.0f;
     for (int64_t k = 0; k < length; ++k)
       sum += table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
@@ -217,7 +220,10 @@ void register_quantized_pointwise(Registry& registry) {
   kernel::add_operator(registry, ms, "QLinearMul", 1, {7, 8}, infer_binary, evaluate_mul);
   kernel::add_operator(registry, ms, "QLinearLeakyRelu", 1, {4, 5}, infer_unary, evaluate_leaky_relu, {"alpha"});
   kernel::add_operator(registry, ms, "QLinearSigmoid", 1, {4, 5}, infer_unary, evaluate_sigmoid);
-  kernel::add_operator(registry, ms, "QLinearSoftmax", 1, {5, 5}, infer_softmax, evaluate_softmax, {"axis", "opset"});
+  kernel::add_operator(registry, ms, "QLinearSoftmax", 1, {5, 5}, infer_softmax, evaluate_softmax<false>,
+                       {"axis", "opset"});
+  kernel::add_operator(registry, "ai.tessera", "QLinearSoftmax", 1, {5, 5}, infer_softmax, evaluate_softmax<true>,
+                       {"axis", "opset"});
   kernel::add_operator(registry, ms, "QLinearConcat", 1, {5, -1}, infer_concat, evaluate_concat, {"axis"});
   kernel::add_operator(registry, ms, "QLinearWhere", 1, {9, 9}, infer_where, evaluate_where);
 }

@@ -334,7 +334,8 @@ void qlinear_where(Operator& o) {
   }));
 }
 
-void qlinear_softmax(Operator& o) {
+/// fixed_shift: distances are those from the highest byte, not from the row's maximum.
+void qlinear_softmax(Operator& o, bool fixed_shift) {
   const Shape shape = o.in(0).shape;
   const DType dtype = o.in(0).dtype;
   require(is_8bit(dtype));
@@ -352,11 +353,15 @@ void qlinear_softmax(Operator& o) {
     return e * e.same(0x1p-24);
   });
   const ops::quantized::Range range = range_of(dtype);
-  const Tensor largest = lines.fold(
-      o.graph, x, DType::kInt32, [&](Body& body) { return body.integer(DType::kInt32, range.low); },
-      [](Body&, Scalar v, const Indices&, Scalar best) { return larger(best, as_int(v)); });
+  Tensor largest;
+  if (!fixed_shift) {
+    largest = lines.fold(
+        o.graph, x, DType::kInt32, [&](Body& body) { return body.integer(DType::kInt32, range.low); },
+        [](Body&, Scalar v, const Indices&, Scalar best) { return larger(best, as_int(v)); });
+  }
   const auto entry = [&](Body& body, Scalar v, const Indices& line) {
-    return body.extract(table, {cast(body.integer(DType::kInt32, 255) - body.load(largest, line) + v, DType::kInt64)});
+    const Scalar from = fixed_shift ? body.integer(DType::kInt32, range.high) : body.load(largest, line);
+    return body.extract(table, {cast(body.integer(DType::kInt32, 255) - from + v, DType::kInt64)});
   };
   const Tensor sum =
       lines.fold(o.graph, x, DType::kFloat, zero(DType::kFloat),
@@ -460,7 +465,8 @@ void add_quantized(Lowerings& t) {
   t.add("QLinearSigmoid", through_float([](Operator&, Scalar v) { return ops::scalar::logistic(v); }), microsoft);
   t.add("QLinearConcat", qlinear_concat, microsoft);
   t.add("QLinearWhere", qlinear_where, microsoft);
-  t.add("QLinearSoftmax", qlinear_softmax, microsoft);
+  t.add("QLinearSoftmax", [](Operator& o) { qlinear_softmax(o, false); }, microsoft);
+  t.add("QLinearSoftmax", [](Operator& o) { qlinear_softmax(o, true); }, "ai.tessera");
   t.add("QLinearGlobalAveragePool", [](Operator& o) { average(o, spatial_axes(o)); }, microsoft);
   t.add("QLinearAveragePool", qlinear_average_pool, microsoft);
   t.add("QLinearReduceMean", qlinear_reduce_mean, microsoft);

@@ -347,6 +347,23 @@ bool close_means(NodeOp quantise, mlir::PatternRewriter& rewriter) {
   return true;
 }
 
+/// QLinearSoftmax whose exponentials may be scaled by the highest byte in place of each row's maximum: those of the
+/// lowest byte are far from the smallest numbers of fp32 then, whatever the row's length.
+bool fixes_shift(NodeOp softmax) {
+  constexpr float kMostScale = 0.5F;
+  if (!softmax.is("QLinearSoftmax", kMicrosoftDomain) || softmax.getInputs().size() != 5) return false;
+  const auto scale = constant_scalar(softmax.getInputs()[1]);
+  return scale && *scale > 0 && *scale <= kMostScale;
+}
+
+bool close_softmaxes(NodeOp softmax, mlir::PatternRewriter& rewriter) {
+  if (!fixes_shift(softmax)) return false;
+  NodeOp fixed = create_op(rewriter, softmax.getLoc(), "QLinearSoftmax", kTesseraDomain, 1, softmax.getInputs(),
+                           to_node(softmax).attributes);
+  rewriter.replaceOp(softmax, fixed.getResult(0));
+  return true;
+}
+
 }  // namespace
 
 int64_t count_close_rows(mlir::func::FuncOp func) {
@@ -361,9 +378,9 @@ int64_t count_close_rows(mlir::func::FuncOp func) {
 }
 
 std::unique_ptr<mlir::Pass> create_close_rows_pass() {
-  return make_function_pass("nn-close-rows",
-                            "turn float normalisations between bytes into integers that are close to them",
-                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {close_rows, close_means}); });
+  return make_function_pass(
+      "nn-close-rows", "turn float normalisations between bytes into integers that are close to them",
+      [](mlir::func::FuncOp func) { return apply_rewrites(func, {close_rows, close_means, close_softmaxes}); });
 }
 
 }  // namespace tessera::nn

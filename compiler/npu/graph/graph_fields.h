@@ -132,6 +132,7 @@ void fields(IO& io, text::In<IO, RowForm> r) {
   io.required("kind", r.kind);
   io.field("sum_tables", r.sum_tables);
   io.field("map_tables", r.map_tables);
+  io.field("fixed_shift", r.fixed_shift);
   io.field("input_zero", r.zero);
   io.field("centre", r.centre, true);
   io.field("shift", r.shift);

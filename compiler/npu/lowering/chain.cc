@@ -244,11 +244,18 @@ class ChainLowerer {
   void run() {
     place();
     const size_t links = chain_.size();
+    // A walk over rows takes the vector unit long. Sums that it will read in a later step wait behind it, not it behind
+    // them, whose products may still be under way.
+    const auto rows =
+        std::ranges::find_if(chain_.nests, [](const Nest* n) { return n->computation == Computation::kRows; });
+    if (rows != chain_.nests.end() && std::ranges::all_of(chain_.plan.kept, [](int64_t n) { return n == 0; }))
+      held_ = static_cast<size_t>(rows - chain_.nests.begin());
     for (size_t step = 0; step < all_.size() + links - 1; ++step) {
       emitter_.begin_step();
       for (size_t s = 0; s < links; ++s) {
         if (step >= s && step - s < all_.size()) link(s, step - s);
       }
+      for (size_t s = 0; s < held_; ++s) nests_[s]->finish_held();
     }
   }
 
@@ -310,7 +317,7 @@ class ChainLowerer {
       Sink rest = sink(s, slot, frame, frame.top + kept, frame.left);
       rest.first_column = all_[q].cols[s].begin - tile.begin[Dim::kOw] * nests_[s]->nest().layout.columns;
       rest.columns = frame.inner_cols;
-      nests_[s]->lower_tile(tile, from, rest);
+      nests_[s]->lower_tile(tile, from, rest, s < held_);
     }
     // What the next tile that reads any of it wants.
     const int64_t end = tile.begin[Dim::kOh] + tile.count[Dim::kOh];
@@ -380,6 +387,7 @@ class ChainLowerer {
   std::vector<std::vector<int64_t>> source_;      // by nest and iteration: the entry of its input
   std::vector<std::map<int64_t, Frame>> frames_;  // by nest and slot of its input
   std::vector<int64_t> kept_;                     // by nest: the first entry of OUT with kept rows of its output
+  size_t held_ = 0;                               // nests whose stages come last in a step
 };
 
 }  // namespace

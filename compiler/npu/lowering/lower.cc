@@ -3,6 +3,7 @@
 #include "compiler/npu/lowering/nest_lowering.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/error.h"
 #include "compiler/npu/lowering/lower.h"
@@ -191,7 +192,8 @@ bool NestLowering::split_window() const {
   return tile[Dim::kKh] < nest_.extent[Dim::kKh] || tile[Dim::kKw] < nest_.extent[Dim::kKw];
 }
 
-void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, const std::optional<Sink>& sink) {
+void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, const std::optional<Sink>& sink,
+                              bool held) {
   ++info_.tiles;
   emitter_.layer = layer_;
   sink_ = sink;
@@ -215,8 +217,17 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
     const Tile part = tile_of(tile, strip);
     Code code(*this, part);
     schedule_.intrinsic->accumulate(view_of(view, strip), code);
-    if (last) finish(tile, input, strip);
+    if (last && held)
+      held_.push_back({tile, input, strip});
+    else if (last)
+      finish(tile, input, strip);
   }
+}
+
+void NestLowering::finish_held() {
+  emitter_.layer = layer_;
+  for (const Held& part : held_) finish(part.tile, part.input, part.strip);
+  held_.clear();
 }
 
 Span NestLowering::window_of(const Tile& tile) const {
@@ -310,6 +321,7 @@ std::vector<isa::RowReduce> NestLowering::Code::row_reductions() const {
     isa::RowReduce sum = head;
     sum.operation = isa::Reduction::kSumExp;
     sum.table = static_cast<uint8_t>(lowering_.table_);
+    if (form.fixed_shift) return {sum};
     return {head, sum};
   }
   head.operation = isa::Reduction::kMoments;
@@ -338,6 +350,22 @@ isa::RowMap NestLowering::Code::row_mapping() const {
   map.operation = isa::Mapping::kNormalise;
   map.zero = static_cast<int16_t>(form.zero);
   return map;
+}
+
+void NestLowering::Code::fix_shift(int64_t scalars, int64_t entries, isa::AluSpace space, int64_t readable) {
+  auto& fixed = lowering_.fixed_scalars_;
+  if (std::ranges::all_of(std::views::iota(scalars, scalars + entries), [&](int64_t e) { return fixed.contains(e); }))
+    return;
+  for (int64_t e = scalars; e < scalars + entries; ++e) fixed.insert(e);
+  isa::Alu alu;
+  alu.src = space;
+  alu.dst = isa::AluSpace::kAcc;
+  alu.convert = true;  // what PARAM holds does not matter
+  alu.low = alu.high = static_cast<int16_t>(lowering_.nest_.input.is_unsigned ? 255 : 127);
+  ComputeNest nest;
+  nest.address = {readable, scalars, 0, 0};
+  nest.outer.push_back({entries, {0, 1, 0, 0}});
+  lowering_.emit_alu(alu, nest);
 }
 
 isa::Alu NestLowering::Code::stage() const {

@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "compiler/npu/lowering/emitter.h"
 #include "compiler/npu/lowering/legalise.h"
@@ -94,8 +95,10 @@ class NestLowering {
   std::vector<int64_t> strip_sizes() const;
 
   /// One tile. `source`: the entry where its input stands; nothing: it is fetched. `sink`: nothing: the result is
-  /// stored to DRAM.
-  void lower_tile(const Tile& tile, std::optional<int64_t> source = {}, const std::optional<Sink>& sink = {});
+  /// stored to DRAM. `held`: it has a sink, and its stage comes with finish_held(), before the nest's next tile.
+  void lower_tile(const Tile& tile, std::optional<int64_t> source = {}, const std::optional<Sink>& sink = {},
+                  bool held = false);
+  void finish_held();
 
   /// Rows of the input that a tile reads, thinned like those of its window.
   Span rows_of(const Tile& tile) const;
@@ -167,6 +170,7 @@ class NestLowering {
     isa::Alu stage() const override;
     std::vector<isa::RowReduce> row_reductions() const override;
     isa::RowMap row_mapping() const override;
+    void fix_shift(int64_t scalars, int64_t entries, isa::AluSpace space, int64_t readable) override;
     ComputeNest stage_nest(const std::array<int64_t, 4>& source) const override;
 
    private:
@@ -316,7 +320,14 @@ class NestLowering {
   size_t sums_slot_ = 0, output_slot_ = 0, params_slot_ = 0;
   std::optional<Sink> sink_;  // of the tile in hand
   Strip strip_;               // of it
+  struct Held {
+    Tile tile;
+    int64_t input = 0;
+    Strip strip;
+  };
+  std::vector<Held> held_;  // whose stages have yet to come
   int table_ = -1, second_table_ = -1;
+  std::set<int64_t> fixed_scalars_;  // entries of ACC with the highest byte as a maximum
   std::map<Extents, Blob> weight_blobs_;
   std::map<std::array<int64_t, 4>, Params> param_blobs_;  // by chunks and blocks; one where all channels have the same
   std::map<size_t, std::array<int64_t, 4>> factor_frames_;  // by slot of WGT: which lanes hold the factor's zero point

@@ -60,7 +60,7 @@ std::string stage_key(const Task& task, TableNames& tables) {
   if (stage.second) add_numbers(key, {static_cast<int64_t>(stage.second->kind)});
   if (task.rows == nullptr) return key;
   const RowForm& form = *task.rows;
-  add_numbers(key, {static_cast<int64_t>(form.kind), form.centre, form.shortest});
+  add_numbers(key, {static_cast<int64_t>(form.kind), form.centre, form.fixed_shift, form.shortest});
   if (form.shortest != 0)  // the tables of each length follow from the scales
     add_numbers(key, {std::bit_cast<int32_t>(form.input_scale), std::bit_cast<int32_t>(form.output_scale)});
   return key + tables.of(form.sum_tables) + tables.of(form.map_tables);

@@ -352,6 +352,7 @@ void make(const Rows& op, const Maker& maker) {
   made.input = maker.beside(op.input, made.result);
   Nest nest = maker.nest(made, op.stage);
   nest.per_channel = op.form.factor.size() > 1 || op.form.addend.size() > 1;
+  nest.fixed_shift = op.form.fixed_shift;
   maker.add(std::move(nest), {.stage = &op.stage, .rows = &op.form});
 }
 

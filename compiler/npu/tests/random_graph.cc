@@ -446,7 +446,9 @@ Rows random_row_form(Random& random, const Tensor& in, const Tensor& out, bool r
   RowForm& form = op.form;
   op.stage.out_zero = zero_for(random, out.is_unsigned);
   if (random.chance(50)) {
-    const double scale = std::exp(-static_cast<double>(random.between(0, 60)) / 10);
+    form.fixed_shift = random.chance(50);
+    const double most = form.fixed_shift ? 0.5 : 1;  // the sum of a row of lowest bytes is still a number
+    const double scale = most * std::exp(-static_cast<double>(random.between(0, 60)) / 10);
     form.sum_tables.resize(1024);
     form.map_tables.resize(1024);
     for (size_t d = 0; d < 256; ++d) {

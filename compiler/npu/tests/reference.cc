@@ -213,13 +213,16 @@ class Interpreter {
     const Tensor& out = tensor(op.output);
     const auto length = static_cast<size_t>(out.c);
     const size_t inside = op.form.shortest > 0 ? static_cast<size_t>(length_) : length;
+    const int32_t highest = tensor(op.input).is_unsigned ? 255 : 127;
     for (int64_t n = 0; n < out.n; ++n) {
       for (int64_t h = 0; h < out.h; ++h) {
         for (int64_t w = 0; w < out.w; ++w) {
           std::vector<int32_t> row(inside);
           for (size_t c = 0; c < inside; ++c) row[c] = store_.at(op.input, n, h, w, static_cast<int64_t>(c));
           std::vector<int64_t> result =
-              op.form.kind == RowForm::Kind::kSoftmax ? softmax(op, row) : normalised(op, row);
+              op.form.kind == RowForm::Kind::kSoftmax
+                  ? softmax(op, row, op.form.fixed_shift ? highest : *std::ranges::max_element(row))
+                  : normalised(op, row);
           result.resize(length, 0);
           for (size_t c = 0; c < length; ++c) {
             const int64_t v = std::clamp<int64_t>(result[c], op.stage.low, op.stage.high) + op.stage.out_zero;
@@ -230,14 +233,14 @@ class Interpreter {
     }
   }
 
-  static std::vector<int64_t> softmax(const Rows& op, const std::vector<int32_t>& row) {
-    if (op.form.shortest > 0) return softmax_of_length(op, row);
+  /// `most`: the byte from which distances are taken.
+  static std::vector<int64_t> softmax(const Rows& op, const std::vector<int32_t>& row, int32_t most) {
+    if (op.form.shortest > 0) return softmax_of_length(op, row, most);
     const auto number = [](const Table& tables, int32_t d) {
       uint32_t bits = 0;
       for (size_t p = 0; p < 4; ++p) bits |= uint32_t{tables[p * 256 + static_cast<size_t>(d)]} << (8 * p);
       return std::bit_cast<float>(bits);
     };
-    const int32_t most = *std::max_element(row.begin(), row.end());
     float sum = 0;
     for (const int32_t x : row) sum += number(op.form.sum_tables, most - x);
     std::vector<int64_t> result;
@@ -249,14 +252,13 @@ class Interpreter {
   }
 
   /// QLinearSoftmax as ONNX Runtime computes it.
-  static std::vector<int64_t> softmax_of_length(const Rows& op, const std::vector<int32_t>& row) {
+  static std::vector<int64_t> softmax_of_length(const Rows& op, const std::vector<int32_t>& row, int32_t most) {
     const float steps = std::floor(1 / op.form.output_scale), scale = op.form.input_scale;
     const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(row.size()));
     const double shift = std::max(0.0, double{room} - 5.0) / double{scale};
     const auto exponential = [&](int32_t d) {
       return static_cast<float>(std::exp((255.0 - d - 255.0 + shift) * scale));
     };
-    const int32_t most = *std::max_element(row.begin(), row.end());
     float sum = 0;
     for (const int32_t x : row) sum += exponential(most - x);
     std::vector<int64_t> result;

@@ -88,6 +88,7 @@ void nest_fields(IO& io, auto& n) {
   io.field("raw", n.raw);
   io.field("convert", n.convert);
   io.field("per_channel", n.per_channel);
+  io.field("fixed_shift", n.fixed_shift);
   io.field("bias_preload", n.bias_preload);
   io.field("column_step", n.column_step);
   io.field("columns_inside", n.columns_inside);

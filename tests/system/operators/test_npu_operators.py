@@ -24,12 +24,17 @@ def seeds(count, start):
     return [range(start + i, start + min(i + CHUNK, count)) for i in range(0, count, CHUNK)]
 
 
-def check(model, feeds, text, configs, exact=True):
-    """All outputs equal on every device; how many nodes the NPU and the CPU got on the last one."""
+def check(model, feeds, text, configs, exact=True, numerics="exact"):
+    """All outputs equal on every device; how many nodes the NPU and the CPU got on the last one. With other numerics
+    than "exact" bytes are a step from those of the exact ones in at most one element of a thousand."""
     data = model.SerializeToString()
-    reference = tessera.Session(data, "reference").run(None, feeds)
+    reference = tessera.Session(data, "reference", numerics=numerics).run(None, feeds)
     expected = {}
-    if oracle.exact_cpu() and exact:
+    if numerics != "exact":
+        for got, want in zip(reference, tessera.Session(data, "reference").run(None, feeds)):
+            apart = np.abs(got.astype(int) - want)
+            assert apart.max() <= 1 and (apart > 0).sum() <= 1 + got.size // 1000, f"{(apart > 0).sum()} differ; {text}"
+    elif oracle.exact_cpu() and exact:
         try:
             expected = oracle.run(model, feeds, intermediates=False).outputs
         except (
@@ -44,7 +49,13 @@ def check(model, feeds, text, configs, exact=True):
             )
     for i, config in enumerate(configs):
         session = tessera.Session(
-            data, "fsim", config, check_races=True, poison=i + 1, base_address=(1 << 32) + i * 0x10000
+            data,
+            "fsim",
+            config,
+            check_races=True,
+            poison=i + 1,
+            base_address=(1 << 32) + i * 0x10000,
+            numerics=numerics,
         )
         for want, got in zip(reference, session.run(None, feeds)):
             assert got.shape == want.shape and got.dtype == want.dtype, (
