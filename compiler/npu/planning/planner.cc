@@ -272,11 +272,6 @@ std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::Cha
   unit.piece = open_piece(i, links, 0, 1);
   SearchLog::Piece& piece = log_.pieces[unit.piece];
   piece.candidates = std::move(found->candidates);
-  if (found->best.empty()) {
-    piece.reason = found->why;
-    if (reason != nullptr) *reason = found->why;
-    return std::nullopt;
-  }
   chain->nests = nests_of(*chain, *nest_of(chain->tasks[0], found->layout));
   unit.score = found->best.front().second;
   unit.candidate = found->best.front().first.candidate;
