@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -24,10 +23,8 @@
 
 namespace tessera::npu {
 
-/// Instructions from which on one glance tells streams apart, and that from which on a change must be as good by the
-/// first ways to place fetches, but for a share of so much, to be judged by all. From the last number on nothing is
-/// looked at of which a bound says that it wins next to nothing.
-inline constexpr int64_t kGlanced = 300, kLong = 9000, kAsGood = 10000, kBounded = 20000;
+/// Instructions from which on one glance tells streams apart, and those from which on looking takes long.
+inline constexpr int64_t kGlanced = 300, kBounded = 20000;
 
 /// Bytes that the program carries; equal blobs are stored once.
 class ConstantPool {
@@ -209,17 +206,16 @@ class Emitter {
   Fetches place_together(std::vector<Profile> profiles, const Pieces& pieces) const;
   /// Each fetch in front of its own step.
   Fetches unmoved() const;
-  /// With a judge also the cycles of the whole stream: the least, and by the first ways alone.
+  /// With a judge also the cycles of the whole stream.
   struct Placed {
     Fetches fetches;
-    int64_t cycles = 0, first = 0;
+    int64_t cycles = 0;
     bool together = false;  // the better of the first ways
   };
   /// By the first ways alone.
   Placed first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const;
-  /// One that takes more than `most` by the first ways is left there. `seen`: what these say, if it is known.
-  Placed best_fetches(const Judge& judge, bool thorough, int64_t most = std::numeric_limits<int64_t>::max(),
-                      std::optional<Placed> seen = {}) const;
+  /// `seen`: what the first ways say, if it is known.
+  Placed best_fetches(const Judge& judge, bool thorough, std::optional<Placed> seen = {}) const;
   std::vector<Profile> profiles() const;
   /// Cycles of the bus that an instruction with its own word takes.
   int64_t bus_cycles(const emit::Work& work) const;
