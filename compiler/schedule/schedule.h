@@ -154,11 +154,6 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
                        const std::vector<Dim>& order, bool single = false, int64_t kept = 0,
                        const Intrinsic* intrinsic = nullptr);
 
-/// Legal schedules of a tile, one after the other: every order of its loops, with and without kept rows, virtual
-/// threads on any of them or none, all strips; copies that fit. For tuners: a compilation looks at fewer.
-std::vector<Schedule> tile_schedules(const Nest& nest, const isa::MachineConfig& config, const Intrinsic& intrinsic,
-                                     const Extents& tile);
-
 /// Bytes of one run in DRAM when chunks x blocks of channels of `pixels` neighbouring pixels are moved.
 int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels,
                   int64_t batch);

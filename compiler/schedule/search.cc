@@ -156,13 +156,6 @@ Order with_windows(const Order& order, int loop, int64_t kept) {
   return result;
 }
 
-/// The nest with its input in each place where it may stand, the usual one first.
-std::vector<Nest> in_all_scopes(const Nest& nest, const isa::MachineConfig& config) {
-  std::vector<Nest> result;
-  for (const isa::Space scope : input_scopes(nest, config)) result.emplace_back(nest).input_space = scope;
-  return result;
-}
-
 /// The schedule of a tile in an order, with copies that fit. Virtual threads run on the innermost loop if any operand
 /// has a copy to fetch ahead.
 void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config, const Extents& tile,
@@ -507,80 +500,6 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
   Schedule schedule;
   build(nest, intrinsic, config, tile, f, order, single, schedule);
   return canonical(nest, config, std::move(schedule));
-}
-
-namespace {
-
-/// All orders of the loops around a tile, reductions inside.
-std::vector<Order> all_orders(const Nest& nest, const Extents& tile) {
-  std::vector<Dim> outer, inner;
-  for (int d = 0; d < kDims; ++d) {
-    const auto dim = static_cast<Dim>(d);
-    if (tile[dim] < nest.extent[dim]) (is_reduction(dim) ? inner : outer).push_back(dim);
-  }
-  std::vector<Order> orders;
-  do {
-    do {
-      Order& order = orders.emplace_back();
-      for (const auto* dims : {&outer, &inner}) {
-        for (const Dim dim : *dims) order.loops.push_back({dim, ceil_div(nest.extent[dim], tile[dim])});
-      }
-    } while (std::next_permutation(inner.begin(), inner.end()));
-  } while (std::next_permutation(outer.begin(), outer.end()));
-  return orders;
-}
-
-/// The schedule as it is, and with two or three virtual threads on each of its loops instead.
-std::vector<Schedule> with_threads(const Schedule& schedule) {
-  std::vector<Schedule> result = {schedule};
-  for (int i = 0; i < schedule.outer_levels(); ++i) {
-    for (const int64_t threads : {2, 3}) {
-      Schedule other = schedule;
-      for (int k = 0; k < other.outer_levels(); ++k) {
-        Level& level = other.levels[static_cast<size_t>(k)];
-        level.kind = k == i ? LevelKind::kVthread : LevelKind::kTemporal;
-        level.threads = k == i ? threads : 1;
-      }
-      if (threads <= other.levels[static_cast<size_t>(i)].factor) result.push_back(std::move(other));
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
-std::vector<Schedule> tile_schedules(const Nest& nest, const isa::MachineConfig& config, const Intrinsic& intrinsic,
-                                     const Extents& tile) {
-  std::vector<Schedule> result;
-  const std::vector<Nest> placed = in_all_scopes(nest, config);
-  const auto offer_in = [&](const Nest& place, const Order& order, int64_t kept) {
-    const Footprint f = footprint(place, intrinsic, tile, kept * tile[Dim::kOh]);
-    if (!used(place, f, one_of_each()).fits(config)) return;
-    for (const bool single : {false, true}) {
-      Schedule made;
-      build(place, intrinsic, config, tile, f, order, single, made);
-      for (Schedule& schedule : single ? std::vector<Schedule>{made} : with_threads(made)) {
-        for (const int64_t strips : kStrips) {
-          schedule.strips = strips;
-          Schedule known = canonical(nest, config, schedule);
-          if (obstacle(nest, known, config).empty() && std::find(result.begin(), result.end(), known) == result.end())
-            result.push_back(std::move(known));
-        }
-      }
-    }
-  };
-  const auto offer = [&](const Order& order, int64_t kept) {
-    for (const Nest& place : placed) offer_in(place, order, kept);
-  };
-  for (const Order& order : all_orders(nest, tile)) {
-    offer(order, 0);
-    const int level = keepable(nest, tile, order);
-    if (level < 0) continue;
-    const int64_t tiles = order.loops[static_cast<size_t>(level)].factor;
-    for (int64_t kept = tiles; kept >= 2; kept = kept > 2 ? ceil_div(kept, 2) : 1)
-      offer(with_windows(order, level, kept), kept);
-  }
-  return result;
 }
 
 Registry<MakeSearcher>& searchers() {
