@@ -105,7 +105,8 @@ PerOperand choose_copies(const Nest& nest, const isa::MachineConfig& config, con
   return copies;
 }
 
-Order order_of(const Nest& nest, const Extents& tile, std::initializer_list<Dim> dims) {
+template <typename Dims = std::initializer_list<Dim>>
+Order order_of(const Nest& nest, const Extents& tile, const Dims& dims) {
   Order order;
   for (const Dim dim : dims) {
     const int64_t factor = ceil_div(nest.extent[dim], tile[dim]);
@@ -490,11 +491,7 @@ std::vector<int64_t> candidate_extents(int64_t extent, double ratio, int64_t lim
 Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile,
                        const std::vector<Dim>& dims, bool single, int64_t kept, const Intrinsic* with) {
   const Intrinsic& intrinsic = with != nullptr ? *with : core_intrinsic(nest.computation);
-  Order order;
-  for (const Dim dim : dims) {
-    const int64_t factor = ceil_div(nest.extent[dim], tile[dim]);
-    if (factor > 1) order.loops.push_back({dim, factor});
-  }
+  Order order = order_of(nest, tile, dims);
   if (kept > 0) order = with_windows(order, keepable(nest, tile, order), kept);
   const Footprint f = footprint(nest, intrinsic, tile, kept * tile[Dim::kOh]);
   Schedule schedule;

@@ -42,10 +42,8 @@ int64_t ConstantPool::add(std::vector<uint8_t> bytes) {
     const auto [offset, length] = it->second;
     if (length == size && std::equal(bytes.begin(), bytes.end(), bytes_.begin() + offset)) return offset;
   }
-  bytes_.resize(static_cast<size_t>((static_cast<int64_t>(bytes_.size()) + alignment_ - 1) / alignment_ * alignment_),
-                0);
-  const auto offset = static_cast<int64_t>(bytes_.size());
-  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  const int64_t offset = add_blank(size);
+  std::copy(bytes.begin(), bytes.end(), bytes_.begin() + offset);
   known_.emplace(hash, std::pair{offset, size});
   return offset;
 }

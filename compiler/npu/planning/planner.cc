@@ -3,8 +3,6 @@
 #include "compiler/npu/planning/planner.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <thread>
 
 #include "compiler/npu/assembly/assemble.h"
@@ -46,12 +44,6 @@ std::string plan_key(const ChainPlan& plan) {
   schedule::print(schedule::ChainSchedule{{}, plan.tile}, printer);
   for (const Schedule& schedule : plan.schedules) schedule::print(schedule, printer);
   return printer.take();
-}
-
-std::string rounded(double value) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.0f", value);
-  return text.data();
 }
 
 void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& infos) {
@@ -194,8 +186,8 @@ Unit Planner::written(size_t i) {
   schedule::CostModel& judge = *hands_.front().judge;
   Cost cost;
   if (replays())
-    cost = judge.cost(lower_stream(config_, options_, graph_.operations.size(), lowered, nullptr, judge.wants()))
-               .value_or(Cost{});
+    cost =
+        judge.cost(lower_stream(config_, options_, graph_.operations.size(), lowered, judge.wants())).value_or(Cost{});
   piece.candidates = {candidate("as written", cost)};
   SearchLog::Candidate& only = piece.candidates.front();
   only.replayed = cost;

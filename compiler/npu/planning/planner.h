@@ -83,9 +83,6 @@ const schedule::Nest& nest_for(const Task& task, const schedule::Schedule& sched
 /// What was chosen, as text that tells it from any other.
 std::string plan_key(const schedule::Schedule& schedule);
 std::string plan_key(const schedule::ChainPlan& plan);
-/// A score for people.
-std::string rounded(double value);
-
 class Planner {
  public:
   /// All references stay in use. Errors: kInvalidArgument for unknown names in the options.
