@@ -44,6 +44,8 @@ inline constexpr std::array<std::string_view, kOperands> kOperandNames = {"input
 
 /// One number for each operand.
 using PerOperand = std::array<int64_t, kOperands>;
+/// Entries of a tile of each operand.
+inline PerOperand sizes_of(const Footprint& f) { return {f.input, f.weights, f.sums, f.second, f.output, f.params}; }
 
 /// A number that is left to what follows from the levels.
 inline constexpr int kDerived = -1;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "compiler/schedule/counts.h"
 #include "compiler/schedule/searcher.h"
+#include "compiler/schedule/space.h"
 #include "isa/generated/timing.h"
 
 namespace tessera::schedule {
@@ -134,8 +135,7 @@ std::vector<Order> loop_orders(const Nest& nest, const Extents& tile) {
 
 /// The loop of oh, if it is the innermost that the input has, and tiles share rows.
 int keepable(const Nest& nest, const Extents& tile, const Order& order) {
-  if (tile[Dim::kN] > 1 || nest.extent[Dim::kKh] < 2 || (nest.extent[Dim::kKh] - 1) * nest.dilation_h < nest.stride_h)
-    return -1;
+  if (tile[Dim::kN] > 1 || !shares_rows(nest)) return -1;
   for (auto i = static_cast<int>(order.loops.size()); i-- > 0;) {
     const Dim dim = order.loops[static_cast<size_t>(i)].dim;
     if (indexes(nest, Operand::kInput, dim)) return dim == Dim::kOh ? i : -1;
@@ -167,12 +167,9 @@ void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfi
   schedule.levels.clear();
   schedule.operands.clear();
   for (const Loop& loop : order.loops) schedule.levels.push_back({loop.dim, loop.factor, LevelKind::kTemporal});
-  for (int d = 0; d < kDims; ++d) {
-    const auto dim = static_cast<Dim>(d);
-    if (tile[dim] > 1) schedule.levels.push_back({dim, tile[dim], LevelKind::kHwloop});
-  }
+  for (const Level& level : hardware_loops(tile)) schedule.levels.push_back(level);
   const PerOperand copies = choose_copies(nest, config, f, order, single);
-  const PerOperand sizes = {f.input, f.weights, f.sums, f.second, f.output, f.params};
+  const PerOperand sizes = sizes_of(f);
   bool ahead = false;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) continue;
