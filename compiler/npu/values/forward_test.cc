@@ -70,13 +70,14 @@ TEST(Forward, StreamsThatLeaveAScratchpadStayAsTheyAre) {
   past.src_addr = static_cast<uint16_t>(config.inp_depth() - 1);
   past.extent[5] = 4;
   past.src_stride[5] = past.dst_stride[5] = 1;
-  std::vector<Streamed> stream = {{past, emit::work_of(past, config), true}};
+  const auto only = [&] { return pointed({{past, emit::work_of(past, config), true}}, {}, config); };
+  Pointed stream = only();
   EXPECT_FALSE(forward(stream, {}, config, {}).changed);
-  EXPECT_TRUE(stream[0].kept);
+  EXPECT_TRUE(stream.stream[0].kept);
   past.src_addr = 0;
-  stream[0] = {past, emit::work_of(past, config), true};
+  stream = only();
   forward(stream, {}, config, {});
-  EXPECT_FALSE(stream[0].kept);  // nobody reads what it writes
+  EXPECT_FALSE(stream.stream[0].kept);  // nobody reads what it writes
 }
 
 TEST(Forward, WhatMayStillStandIsFoundInOnePass) {
