@@ -14,15 +14,6 @@ namespace tessera::npu {
 namespace {
 
 constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
-/// Shares of a stream's bytes that may stay on the chip, below which nobody looks for them.
-constexpr double kWorthKeeping = 0.001, kWorthKeepingOfMuch = 0.1;
-constexpr int64_t kShort = 1000;  // instructions: looking costs little, and one may decide between layers over cores
-
-/// Whether what stays on the chip is looked for in a finished stream.
-bool tries_to_forward(const Emitter& lowered, const Options& options) {
-  if (options.forward != Forward::kIfFaster) return options.forward != Forward::kNever;
-  return may_forward(lowered, lowered.pushed() > kBounded);
-}
 
 /// The ways to keep on the chip what a finished stream writes and reads again: with all copies, and with those LOADs
 /// that became copies and stayed ones.
@@ -39,9 +30,8 @@ class Ways {
     return std::move(*ways_[again ? 1 : 0]);
   }
 
-  /// The finished stream with the fewest cycles, that without any copy among them. `asks`: whether to look for what
-  /// stays at all is asked beside that one.
-  Emitter fastest(const Emitter::Judge& judge, bool prefetch, bool thorough, bool asks) {
+  /// The finished stream with the fewest cycles, that without any copy among them.
+  Emitter fastest(const Emitter::Judge& judge, bool prefetch, bool thorough) {
     Emitter unchanged = lowered_;
     std::array<int64_t, 3> cycles{};
     // Of a long stream the best way alone is then judged in all ways to place fetches.
@@ -54,7 +44,6 @@ class Ways {
         cycles[2] = cycles_of(unchanged);
         return;
       }
-      if (asks && !tries_to_forward(lowered_, options_)) return;
       const std::set<size_t> copies = forward(0, {});
       if (!ways_[0]) return;
       at_once(kAtOnce, copies.empty() ? 1 : 2, [&](size_t way, size_t) {
@@ -107,10 +96,6 @@ emit::SynchroniseOptions order_of(const MemoryPlan& plan, const Options& options
   return order;
 }
 
-bool may_forward(const Emitter& lowered, bool much) {
-  return lowered.pushed() <= kShort || lowered.standing() >= (much ? kWorthKeepingOfMuch : kWorthKeeping);
-}
-
 Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::SynchroniseOptions& order,
                   const Options& options, bool judged, bool thorough) {
   const isa::MachineConfig& config = lowered.config;
@@ -121,13 +106,12 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
-  const bool asks = judged && options.forward == Forward::kIfFaster && lowered.pushed() > kShort;
-  if (!judged || (!asks && !tries_to_forward(lowered, options))) {
+  if (!judged || options.forward == Forward::kNever) {
     lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
     return lowered;
   }
   Ways ways(lowered, results, options);
-  if (options.forward == Forward::kIfFaster) return ways.fastest(judge, prefetch, thorough, asks);
+  if (options.forward == Forward::kIfFaster) return ways.fastest(judge, prefetch, thorough);
   Emitter last = ways.last();
   last.assemble(prefetch, judge, thorough);
   return last;

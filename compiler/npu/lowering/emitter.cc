@@ -13,7 +13,6 @@
 #include "base/row_arithmetic.h"
 #include "compiler/npu/graph/row_tables.h"
 #include "compiler/npu/lowering/legalise.h"
-#include "compiler/npu/values/standing.h"
 
 namespace tessera::npu {
 
@@ -141,19 +140,6 @@ int64_t Emitter::pushed() const {
   int64_t all = 0;
   for (const Step& step : steps_) all += static_cast<int64_t>(step.pushed.size());
   return all;
-}
-
-double Emitter::standing() const {
-  if (!can_forward(config)) return 0;
-  Standing standing(config);
-  int64_t all = 0;
-  for (const Step& step : steps_) {
-    for (size_t k = 0; k < step.pushed.size(); ++k) {
-      standing.run(step.instructions[k], *step.pushed[k].work);
-      all += step.pushed[k].work->dram_bytes;
-    }
-  }
-  return all == 0 ? 0 : static_cast<double>(standing.bytes()) / static_cast<double>(all);
 }
 
 Pointed Emitter::pointed(const ArenaBytes& results) const {

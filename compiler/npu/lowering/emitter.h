@@ -111,8 +111,6 @@ class Emitter {
   /// The same in two steps, of which the first one does not depend on `loads`.
   Pointed pointed(const ArenaBytes& results) const;
   Forwarded forward(Pointed all, const ArenaBytes& results, const std::set<size_t>& loads);
-  /// The share of the transfers' bytes, without the fetches of weights, that forwarding may spare at most, about.
-  double standing() const;
   /// Instructions that have been pushed, without the fetches of weights.
   int64_t pushed() const;
 

@@ -33,9 +33,6 @@ constexpr int64_t kFewBorders = 3000;
 constexpr int64_t kFew = 400;
 constexpr double kNearWhole = 1.03;
 
-/// Bytes of a few units above which what may stay on the chip is looked for only where that is much.
-constexpr int64_t kMuch = int64_t{1} << 20;
-
 /// What was chosen for a unit, and how its candidates did.
 struct Choices {
   std::vector<Schedule> schedules;
@@ -321,8 +318,7 @@ std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units, Beg
     schedule::CostModel& judge = *hands_.front().judge;
     const auto cost = [&] { return judge.cost(stream_of(emitter, options_, graph_.operations.size(), judge.wants())); };
     std::optional<Cost> best = cost();
-    if (!forwards() || !best || !may_forward(emitter, best->bytes > kMuch)) return best;
-    if (!emitter.forward(read_elsewhere(units), {}).changed) return best;
+    if (!forwards() || !best || !emitter.forward(read_elsewhere(units), {}).changed) return best;
     const std::optional<Cost> other = cost();
     return other->cycles < best->cycles ? other : best;
   });
