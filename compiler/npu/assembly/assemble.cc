@@ -13,8 +13,6 @@ namespace tessera::npu {
 
 namespace {
 
-constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
-
 /// The ways to keep on the chip what a finished stream writes and reads again: with all copies, and with those LOADs
 /// that became copies and stayed ones.
 class Ways {
@@ -66,10 +64,9 @@ class Ways {
   std::set<size_t> forward(size_t way, const std::set<size_t>& loads) {
     if (!pointed_) pointed_ = lowered_.pointed(results_);
     Emitter other = lowered_;
-    std::set<size_t> copies = other.forward(*pointed_, results_, loads).copies;
-    const bool worth = (lowered_.pushed() - other.pushed()) * kWorthAsking >= lowered_.pushed();
-    if (worth || options_.forward != Forward::kIfFaster) ways_[way].emplace(std::move(other));
-    return copies;
+    const Forwarded done = other.forward(*pointed_, results_, loads);
+    if (done.changed || options_.forward != Forward::kIfFaster) ways_[way].emplace(std::move(other));
+    return done.copies;
   }
 
   const Emitter& lowered_;

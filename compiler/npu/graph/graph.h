@@ -320,8 +320,7 @@ struct Program {
 };
 
 /// Whether what is fetched again while it still stands on the chip stays there (npu/forward.h): where the predictor
-/// says that it takes fewer cycles, and enough instructions go that asking pays. Without copies: LOADs stay that the
-/// vector unit would have to copy for.
+/// says that it takes fewer cycles. Without copies: LOADs stay that the vector unit would have to copy for.
 enum class Forward : uint8_t { kNever, kIfFaster, kAlways, kWithoutCopies };
 
 struct SearchLog;
