@@ -178,7 +178,7 @@ Emitter::Placed Emitter::first_fetches(const std::vector<Profile>& profiles, con
 /// The stream of least cycles by the judge. First of both ways to place fetches. A step may take longer than its
 /// engines work, as one of a few instructions that wait for each other: then the bus has more time than the step's own
 /// profile says. The stream without fetches tells how much, and the better way is tried again.
-Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough, std::optional<Placed> seen) const {
+Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough) const {
   std::vector<Profile> profiles = this->profiles();
   if (!judge) return {place_apart(std::move(profiles), {})};
   const auto judged = [&](Fetches fetches) {
@@ -188,14 +188,14 @@ Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough, std::op
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
   if (!fetches) return judged(place_apart(std::move(profiles), {}));
+  Placed best;
   emit::Prediction timed;
   at_once(kAtOnce, 2, [&](size_t k, size_t) {
-    if (k == 0 && !seen) seen = first_fetches(profiles, judge);
+    if (k == 0) best = first_fetches(profiles, judge);
     if (k == 0 || !thorough) return;
     const Timeline bare = joined({});
     timed = judge(bare.works, bare.steps, steps_.size());
   });
-  Placed best = std::move(*seen);
   if (!thorough) return best;
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
   const auto place = best.together ? &Emitter::place_together : &Emitter::place_apart;
@@ -210,10 +210,8 @@ Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough, std::op
   return best;
 }
 
-int64_t Emitter::glance(bool prefetch, const Judge& judge) {
-  if (!prefetch) return predicted(unmoved(), judge);
-  seen_ = best_fetches(judge, false);
-  return seen_->cycles;
+int64_t Emitter::glance(bool prefetch, const Judge& judge) const {
+  return prefetch ? best_fetches(judge, false).cycles : predicted(unmoved(), judge);
 }
 
 Emitter::Fetches Emitter::unmoved() const {
@@ -234,8 +232,7 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
   Fetches fetches;
   int64_t least = 0;
   if (prefetch) {
-    Placed placed = best_fetches(judge, thorough, std::move(seen_));
-    seen_.reset();
+    Placed placed = best_fetches(judge, thorough);
     const auto attempt = [&](auto change) {
       std::vector<Step> before = steps_;
       if (!(this->*change)()) return;

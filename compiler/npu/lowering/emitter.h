@@ -122,9 +122,8 @@ class Emitter {
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
   /// wins. Ends the collection. Returns the cycles of the stream; nothing without a judge.
   int64_t assemble(bool prefetch, const Judge& judge = nullptr, bool thorough = true);
-  /// Cycles of the stream by the first ways to place fetches, which tell streams apart. What was seen is not looked at
-  /// again by assemble().
-  int64_t glance(bool prefetch, const Judge& judge);
+  /// Cycles of the stream by the first ways to place fetches, which tell streams apart.
+  int64_t glance(bool prefetch, const Judge& judge) const;
 
   /// What assemble() would make without a judge, as it stands in order; `pool` receives where its works stand.
   emit::Ordered ordered(bool prefetch, emit::WorkPool& pool) const;
@@ -212,8 +211,8 @@ class Emitter {
   };
   /// By the first ways alone.
   Placed first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const;
-  /// `seen`: what the first ways say, if it is known.
-  Placed best_fetches(const Judge& judge, bool thorough, std::optional<Placed> seen = {}) const;
+  /// By the first ways, and, where `thorough`, by others.
+  Placed best_fetches(const Judge& judge, bool thorough) const;
   std::vector<Profile> profiles() const;
   /// Cycles of the bus that an instruction with its own word takes.
   int64_t bus_cycles(const emit::Work& work) const;
@@ -248,7 +247,6 @@ class Emitter {
   std::vector<std::vector<uint8_t>> tables_;
   std::vector<int> pinned_;
   int next_table_ = 0;
-  std::optional<Placed> seen_;  // at a glance
 };
 
 }  // namespace tessera::npu
