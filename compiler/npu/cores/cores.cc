@@ -111,7 +111,7 @@ class Chip {
     for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
     waits_ = waits_of_parts(chip_, plan_.placements, options_);
     std::vector<CoreCode> codes;
-    ConstantPool constants(options_.alignment);
+    ConstantPool constants;
     for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
     program.constants = constants.take();
     const emit::SynchroniseOptions order = order_of(plan_, options_);

@@ -48,14 +48,14 @@ int64_t ConstantPool::add(std::vector<uint8_t> bytes) {
 }
 
 int64_t ConstantPool::add_blank(int64_t bytes) {
-  const int64_t offset = (static_cast<int64_t>(bytes_.size()) + alignment_ - 1) / alignment_ * alignment_;
+  const int64_t offset = (static_cast<int64_t>(bytes_.size()) + kAlignment - 1) / kAlignment * kAlignment;
   bytes_.resize(static_cast<size_t>(offset + bytes), 0);
   return offset;
 }
 
 int64_t ConstantPool::reserve(int64_t bytes) {
   // Beyond whatever add() will fill: nothing is kept there.
-  reserved_ += (bytes + alignment_ - 1) / alignment_ * alignment_;
+  reserved_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return kReserved + reserved_;
 }
 

@@ -29,7 +29,6 @@ inline constexpr int64_t kGlanced = 300, kBounded = 20000;
 /// Bytes that the program carries; equal blobs are stored once.
 class ConstantPool {
  public:
-  explicit ConstantPool(int64_t alignment) : alignment_(alignment > 0 ? alignment : 1) {}
   /// Offset from the constants' base register.
   int64_t add(std::vector<uint8_t> bytes);
   /// A place for so many bytes, which are never written.
@@ -40,7 +39,7 @@ class ConstantPool {
 
  private:
   static constexpr int64_t kReserved = int64_t{1} << 35;
-  int64_t alignment_, reserved_ = 0;
+  int64_t reserved_ = 0;
   std::vector<uint8_t> bytes_;
   std::multimap<uint64_t, std::pair<int64_t, int64_t>> known_;  // hash -> offset, size
 };
@@ -57,8 +56,7 @@ class Emitter {
       : config(machine),
         weights(bytes),
         bus_bytes(options.dram_bandwidth_bytes > 0 ? std::min<int64_t>(options.dram_bandwidth_bytes, machine.axi_bytes)
-                                                   : machine.axi_bytes),
-        constants(options.alignment) {}
+                                                   : machine.axi_bytes) {}
 
   /// Begins a step: one iteration of a tile loop. What is pushed next belongs to it.
   void begin_step() {
