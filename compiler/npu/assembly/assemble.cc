@@ -13,6 +13,8 @@ namespace tessera::npu {
 
 namespace {
 
+constexpr int64_t kGlanced = 300;  // instructions from which on one glance tells streams apart
+
 /// The ways to keep on the chip what a finished stream writes and reads again: with all copies, and with those LOADs
 /// that became copies and stayed ones.
 class Ways {

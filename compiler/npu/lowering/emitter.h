@@ -23,9 +23,6 @@
 
 namespace tessera::npu {
 
-/// Instructions from which on one glance tells streams apart, and those from which on looking takes long.
-inline constexpr int64_t kGlanced = 300, kBounded = 20000;
-
 /// Bytes that the program carries; equal blobs are stored once.
 class ConstantPool {
  public:

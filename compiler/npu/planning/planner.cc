@@ -25,9 +25,10 @@ namespace {
 constexpr const char* kClosedForm = "closed-form";
 /// Threads that look for schedules.
 constexpr size_t kMostHands = 8;
-/// Instructions up to which a whole stream is looked at again when all units are chosen, and those up to which every
-/// candidate is tried between its neighbours. Of longer streams a border decides so much (Planner::border_).
-constexpr int64_t kLookedAt = 12000, kAllBorders = 4000;
+/// Instructions up to which units are settled one behind the other, those up to which a whole stream is looked at again
+/// when all units are chosen, and those up to which every candidate is tried between its neighbours. Of longer streams
+/// a border decides so much (Planner::border_).
+constexpr int64_t kInTurn = 20000, kLookedAt = 12000, kAllBorders = 4000;
 constexpr double kBorder = 3000;
 
 }  // namespace
@@ -343,10 +344,10 @@ std::vector<Unit> Planner::run() {
   for (size_t end = count; end > 0; end = result.back().first)
     result.push_back(std::move(offered_.extract({cuts[end].first, end - cuts[end].first}).mapped()));
   std::reverse(result.begin(), result.end());
-  const int64_t length = replays() ? pushed(result, kBounded) : 0;
+  const int64_t length = replays() ? pushed(result, kInTurn) : 0;
   short_ = replays() && length <= kAsCompiled;
   long_ = length > kLookedAt;
-  alternate_ = length > kBounded;
+  alternate_ = length > kInTurn;
   if (length > kAllBorders) border_ = kBorder;
   recut(result);
   explain(cuts, result);

@@ -253,7 +253,7 @@ class Planner {
   std::map<std::string, std::optional<schedule::Cost>> known_;  // of units and their schedules, as tensors stand now
   std::mutex known_mutex_;
   bool short_ = false, long_ = false;  // the stream has few instructions (kAsCompiled), or many (planner.cc)
-  bool alternate_ = false;             // so many (kBounded) that every other unit is settled at once
+  bool alternate_ = false;             // so many that every other unit is settled at once
   /// What stands beside a unit changes its score by so much at most, as its border with a neighbour lasts no longer: of
   /// candidates that are further apart alone the better one is better between any neighbours.
   double border_ = std::numeric_limits<double>::infinity();
