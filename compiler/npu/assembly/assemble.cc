@@ -31,13 +31,13 @@ class Ways {
   }
 
   /// The finished stream with the fewest cycles, that without any copy among them.
-  Emitter fastest(const Emitter::Judge& judge, bool prefetch, bool thorough) {
+  Emitter fastest(const Emitter::Judge& judge, bool prefetch) {
     Emitter unchanged = lowered_;
     std::array<int64_t, 3> cycles{};
     // Of a long stream the best way alone is then judged in all ways to place fetches.
-    const bool glances = thorough && lowered_.pushed() > kGlanced;
+    const bool glances = lowered_.pushed() > kGlanced;
     const auto cycles_of = [&](Emitter& way) {
-      return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge, thorough);
+      return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge);
     };
     at_once(kAtOnce, 2, [&](size_t which, size_t) {
       if (which == 1) {
@@ -57,7 +57,7 @@ class Ways {
       if (ways_[way] && cycles[way] < cycles[best]) best = way;
     }
     Emitter& chosen = best == 2 ? unchanged : *ways_[best];
-    if (glances) chosen.assemble(prefetch, judge, thorough);
+    if (glances) chosen.assemble(prefetch, judge);
     return std::move(chosen);
   }
 
@@ -96,7 +96,7 @@ emit::SynchroniseOptions order_of(const MemoryPlan& plan, const Options& options
 }
 
 Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::SynchroniseOptions& order,
-                  const Options& options, bool judged, bool thorough) {
+                  const Options& options, bool judged) {
   const isa::MachineConfig& config = lowered.config;
   const Emitter::Judge judge = [&](std::span<const emit::Work* const> works, std::span<const uint32_t> tags,
                                    size_t count) {
@@ -106,13 +106,13 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
   if (!judged || options.forward == Forward::kNever) {
-    lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
+    lowered.assemble(prefetch, judged ? judge : Emitter::Judge());
     return lowered;
   }
   Ways ways(lowered, results, options);
-  if (options.forward == Forward::kIfFaster) return ways.fastest(judge, prefetch, thorough);
+  if (options.forward == Forward::kIfFaster) return ways.fastest(judge, prefetch);
   Emitter last = ways.last();
-  last.assemble(prefetch, judge, thorough);
+  last.assemble(prefetch, judge);
   return last;
 }
 

@@ -228,22 +228,22 @@ emit::Ordered Emitter::ordered(bool prefetch, emit::WorkPool& made) const {
   return emit::in_order(line.works, line.layers, config);
 }
 
-int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
+int64_t Emitter::assemble(bool prefetch, const Judge& judge) {
   Fetches fetches;
   int64_t least = 0;
   if (prefetch) {
-    Placed placed = best_fetches(judge, thorough);
+    Placed placed = best_fetches(judge, true);
     const auto attempt = [&](auto change) {
       std::vector<Step> before = steps_;
       if (!(this->*change)()) return;
-      Placed other = best_fetches(judge, thorough);
+      Placed other = best_fetches(judge, true);
       if (other.cycles < placed.cycles) {
         placed = std::move(other);
       } else {
         steps_ = std::move(before);
       }
     };
-    if (judge && thorough) {
+    if (judge) {
       if (!keeps_order) attempt(&Emitter::hoist_factors);
       attempt(&Emitter::free_parameters);
       if (!keeps_order) attempt(&Emitter::advance_reductions);

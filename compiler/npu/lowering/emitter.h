@@ -116,7 +116,7 @@ class Emitter {
   /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. What time the bus has
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
   /// wins. Ends the collection. Returns the cycles of the stream; nothing without a judge.
-  int64_t assemble(bool prefetch, const Judge& judge = nullptr, bool thorough = true);
+  int64_t assemble(bool prefetch, const Judge& judge = nullptr);
   /// Cycles of the stream by the first ways to place fetches, which tell streams apart.
   int64_t glance(bool prefetch, const Judge& judge) const;
 

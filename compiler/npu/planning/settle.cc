@@ -18,10 +18,6 @@ using schedule::Schedule;
 
 namespace {
 
-/// Instructions up to which a whole stream has all ways to place fetches, when its last unit that the bus bounds is
-/// judged by it.
-constexpr int64_t kThorough = 9000;
-
 /// At a second look candidates are tried again whose score between the neighbours was so many times the best one's.
 constexpr double kNear = 1.01;
 /// Instructions between the neighbours above which borders count little: other numbers of strips than none are not
@@ -268,10 +264,8 @@ std::optional<Cost> Planner::finished(const std::vector<const Unit*>& units, con
   if (lowered.pushed() > most) return cost_of(units);
   const emit::SynchroniseOptions order = order_of(plan, options_);
   Options options = options_;
-  const bool thorough = lowered.pushed() <= kThorough;
   if (lowered.pushed() > kAsCompiled) options.forward = Forward::kNever;
-  Emitter finished =
-      assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays(), thorough);
+  Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays());
   return hands_.front().judge->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 
