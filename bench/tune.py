@@ -88,7 +88,6 @@ def proofs(data, config, seconds):
             max(left, 0.2) / (len(groups) - index),
             seed=1 + index,
             known=[before, *known],
-            swept=bool(known),
             goal=GOAL,
             exact=False,
         )

@@ -393,17 +393,6 @@ std::map<int64_t, int64_t> Workbench::bounds(size_t piece) const {
   return result;
 }
 
-std::pair<int64_t, std::vector<LayerSchedule>> Workbench::of_tile(size_t piece, size_t number) const {
-  Entry& from = entry(piece);
-  find_tiles(from);
-  if (number >= from.tiles.size() || from.tasks.size() > 1) return {};
-  const auto& [nest, tile] = from.tiles[number];
-  std::vector<LayerSchedule> result;
-  for (Schedule& schedule : schedule::tile_schedules(*nest, config_, *tile.intrinsic, tile.tile))
-    result.push_back(std::vector<Schedule>{std::move(schedule)});
-  return {tile.cycles, std::move(result)};
-}
-
 Exhaustion Workbench::plain_exhaustion(size_t piece, Exhaustion::Judge judge) const {
   Entry& from = entry(piece);
   find_tiles(from);

@@ -59,10 +59,6 @@ class Workbench {
   /// each number of cycles how many tiles have it. Empty for chains.
   std::map<int64_t, int64_t> bounds(size_t piece) const;
 
-  /// Of a single operation of one nest: schedules of the tile whose bound is the least but `number`, and this bound.
-  /// None where there is no such tile.
-  std::pair<int64_t, std::vector<schedule::LayerSchedule>> of_tile(size_t piece, size_t number) const;
-
   /// Of a single operation of one nest: what looks at all schedules of its tiles by this judge, as the call before has
   /// left it. Null for other pieces.
   Exhaustion* exhaustion(size_t piece, schedule::CostModel& judge) const;

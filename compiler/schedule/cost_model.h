@@ -63,16 +63,9 @@ enum class Wanted { kInstructions, kHeaders };
 class Lowering {
  public:
   virtual ~Lowering() = default;
-  /// The subject run `times` in a row, each time on what the time before has written.
-  virtual InstructionStream lower(const Schedule& schedule, int times) const = 0;
-  virtual InstructionStream lower(const ChainPlan& plan, int times) const = 0;
-  /// Run once, and twice.
-  virtual std::array<InstructionStream, 2> once_and_twice(const Schedule& schedule, Wanted) const {
-    return {lower(schedule, 1), lower(schedule, 2)};
-  }
-  virtual std::array<InstructionStream, 2> once_and_twice(const ChainPlan& plan, Wanted) const {
-    return {lower(plan, 1), lower(plan, 2)};
-  }
+  /// The subject run once, and twice in a row, the second time on what the first has written.
+  virtual std::array<InstructionStream, 2> once_and_twice(const Schedule& schedule, Wanted wanted) const = 0;
+  virtual std::array<InstructionStream, 2> once_and_twice(const ChainPlan& plan, Wanted wanted) const = 0;
 };
 
 /// What is to be scheduled. The nests outlive it.

@@ -64,6 +64,15 @@ Extents weight_strides(const std::array<Dim, 5>& order, const Extents& tile) {
 
 namespace {
 
+/// Of products that take so many cycles, and their stage.
+Work work_of(const Nest& nest, const Tiling& tiling, int64_t gemm_cycles) {
+  Work work{gemm_cycles, tiling.tiles(), 0, 0};
+  if (nest.raw) return work;
+  work.alu_cycles = results_of(nest.extent);
+  work.alu_instructions = tiling.output_tiles;
+  return work;
+}
+
 /// GEMM over blocks of channels: sums over ic, kh, kw of input times weights, or times the factor's matrices.
 class Dense : public Intrinsic {
  public:
@@ -77,14 +86,7 @@ class Dense : public Intrinsic {
 
   Work work(const Nest& nest, const Tiling& tiling) const override {
     const Extents& e = nest.extent;
-    const int64_t results = results_of(e);
-    Work work;
-    work.gemm_cycles = results * e[Dim::kIc] * e[Dim::kKh] * e[Dim::kKw] * nest.planes;
-    work.gemm_instructions = tiling.tiles();
-    if (nest.raw) return work;
-    work.alu_cycles = results;
-    work.alu_instructions = tiling.output_tiles;
-    return work;
+    return work_of(nest, tiling, results_of(e) * e[Dim::kIc] * e[Dim::kKh] * e[Dim::kKw] * nest.planes);
   }
 
   void accumulate(const TileView& tile, TileCode& code) const override {
@@ -149,14 +151,7 @@ class Depthwise : public Intrinsic {
   }
 
   Work work(const Nest& nest, const Tiling& tiling) const override {
-    const int64_t results = results_of(nest.extent);
-    Work work;
-    work.gemm_cycles = products(nest, tiling, results);
-    work.gemm_instructions = tiling.tiles();
-    if (nest.raw) return work;
-    work.alu_cycles = results;
-    work.alu_instructions = tiling.output_tiles;
-    return work;
+    return work_of(nest, tiling, products(nest, tiling));
   }
 
   void accumulate(const TileView& tile, TileCode& code) const override {
@@ -189,8 +184,8 @@ class Depthwise : public Intrinsic {
 
  private:
   /// One tap a cycle, or in the raster form one position of the input.
-  static int64_t products(const Nest& nest, const Tiling& tiling, int64_t results) {
-    const int64_t each = results * nest.extent[Dim::kKh] * nest.extent[Dim::kKw] * nest.planes;
+  static int64_t products(const Nest& nest, const Tiling& tiling) {
+    const int64_t each = results_of(nest.extent) * nest.extent[Dim::kKh] * nest.extent[Dim::kKw] * nest.planes;
     if (nest.dilation_h != 1 || nest.dilation_w != 1) return each;
     const Extents& tile = tiling.tile;
     const Span rows = input_span(0, tile[Dim::kOh], 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);

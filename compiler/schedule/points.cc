@@ -10,10 +10,11 @@ namespace tessera::schedule {
 
 TilePoints::TilePoints(const Nest& nest, const isa::MachineConfig& config, const Intrinsic& intrinsic,
                        const Extents& tile)
-    : nest_(nest), config_(config), intrinsic_(intrinsic), tile_(tile) {
-  const Footprint f = footprint(nest, intrinsic, tile);
-  sizes_ = {f.input, f.weights, f.sums, f.second, f.output, f.params};
-}
+    : nest_(nest),
+      config_(config),
+      intrinsic_(intrinsic),
+      tile_(tile),
+      sizes_(sizes_of(footprint(nest, intrinsic, tile))) {}
 
 std::vector<Operand> TilePoints::operands() const {
   std::vector<Operand> result;

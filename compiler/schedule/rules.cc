@@ -170,8 +170,7 @@ std::string obstacle(const Nest& nest, const Schedule& schedule, const isa::Mach
     return "a tile of several chunks must hold them whole";
   if (std::string why = schedule.intrinsic->tile_obstacle(nest, tile); !why.empty()) return why;
   const Footprint f = footprint(nest, *schedule.intrinsic, tile, schedule.window_rows());
-  const PerOperand sizes = {f.input, f.weights, f.sums, f.second, f.output, f.params};
-  if (std::string why = operands_obstacle(nest, schedule, sizes, config); !why.empty()) return why;
+  if (std::string why = operands_obstacle(nest, schedule, sizes_of(f), config); !why.empty()) return why;
   if (std::string why = window_obstacle(nest, schedule); !why.empty()) return why;
   PerOperand copies{};
   for (const OperandPlan& plan : schedule.operands) {

@@ -44,6 +44,8 @@ inline constexpr std::array<std::string_view, kOperands> kOperandNames = {"input
 
 /// One number for each operand.
 using PerOperand = std::array<int64_t, kOperands>;
+/// Entries of a tile of each operand.
+inline PerOperand sizes_of(const Footprint& f) { return {f.input, f.weights, f.sums, f.second, f.output, f.params}; }
 
 /// A number that is left to what follows from the levels.
 inline constexpr int kDerived = -1;
@@ -153,11 +155,6 @@ struct Loop {
 Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile,
                        const std::vector<Dim>& order, bool single = false, int64_t kept = 0,
                        const Intrinsic* intrinsic = nullptr);
-
-/// Legal schedules of a tile, one after the other: every order of its loops, with and without kept rows, virtual
-/// threads on any of them or none, all strips; copies that fit. For tuners: a compilation looks at fewer.
-std::vector<Schedule> tile_schedules(const Nest& nest, const isa::MachineConfig& config, const Intrinsic& intrinsic,
-                                     const Extents& tile);
 
 /// Bytes of one run in DRAM when chunks x blocks of channels of `pixels` neighbouring pixels are moved.
 int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels,

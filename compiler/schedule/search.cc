@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "compiler/schedule/counts.h"
 #include "compiler/schedule/searcher.h"
+#include "compiler/schedule/space.h"
 #include "isa/generated/timing.h"
 
 namespace tessera::schedule {
@@ -105,7 +106,8 @@ PerOperand choose_copies(const Nest& nest, const isa::MachineConfig& config, con
   return copies;
 }
 
-Order order_of(const Nest& nest, const Extents& tile, std::initializer_list<Dim> dims) {
+template <typename Dims = std::initializer_list<Dim>>
+Order order_of(const Nest& nest, const Extents& tile, const Dims& dims) {
   Order order;
   for (const Dim dim : dims) {
     const int64_t factor = ceil_div(nest.extent[dim], tile[dim]);
@@ -133,8 +135,7 @@ std::vector<Order> loop_orders(const Nest& nest, const Extents& tile) {
 
 /// The loop of oh, if it is the innermost that the input has, and tiles share rows.
 int keepable(const Nest& nest, const Extents& tile, const Order& order) {
-  if (tile[Dim::kN] > 1 || nest.extent[Dim::kKh] < 2 || (nest.extent[Dim::kKh] - 1) * nest.dilation_h < nest.stride_h)
-    return -1;
+  if (tile[Dim::kN] > 1 || !shares_rows(nest)) return -1;
   for (auto i = static_cast<int>(order.loops.size()); i-- > 0;) {
     const Dim dim = order.loops[static_cast<size_t>(i)].dim;
     if (indexes(nest, Operand::kInput, dim)) return dim == Dim::kOh ? i : -1;
@@ -156,13 +157,6 @@ Order with_windows(const Order& order, int loop, int64_t kept) {
   return result;
 }
 
-/// The nest with its input in each place where it may stand, the usual one first.
-std::vector<Nest> in_all_scopes(const Nest& nest, const isa::MachineConfig& config) {
-  std::vector<Nest> result;
-  for (const isa::Space scope : input_scopes(nest, config)) result.emplace_back(nest).input_space = scope;
-  return result;
-}
-
 /// The schedule of a tile in an order, with copies that fit. Virtual threads run on the innermost loop if any operand
 /// has a copy to fetch ahead.
 void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config, const Extents& tile,
@@ -173,12 +167,9 @@ void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfi
   schedule.levels.clear();
   schedule.operands.clear();
   for (const Loop& loop : order.loops) schedule.levels.push_back({loop.dim, loop.factor, LevelKind::kTemporal});
-  for (int d = 0; d < kDims; ++d) {
-    const auto dim = static_cast<Dim>(d);
-    if (tile[dim] > 1) schedule.levels.push_back({dim, tile[dim], LevelKind::kHwloop});
-  }
+  for (const Level& level : hardware_loops(tile)) schedule.levels.push_back(level);
   const PerOperand copies = choose_copies(nest, config, f, order, single);
-  const PerOperand sizes = {f.input, f.weights, f.sums, f.second, f.output, f.params};
+  const PerOperand sizes = sizes_of(f);
   bool ahead = false;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) continue;
@@ -497,90 +488,12 @@ std::vector<int64_t> candidate_extents(int64_t extent, double ratio, int64_t lim
 Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile,
                        const std::vector<Dim>& dims, bool single, int64_t kept, const Intrinsic* with) {
   const Intrinsic& intrinsic = with != nullptr ? *with : core_intrinsic(nest.computation);
-  Order order;
-  for (const Dim dim : dims) {
-    const int64_t factor = ceil_div(nest.extent[dim], tile[dim]);
-    if (factor > 1) order.loops.push_back({dim, factor});
-  }
+  Order order = order_of(nest, tile, dims);
   if (kept > 0) order = with_windows(order, keepable(nest, tile, order), kept);
   const Footprint f = footprint(nest, intrinsic, tile, kept * tile[Dim::kOh]);
   Schedule schedule;
   build(nest, intrinsic, config, tile, f, order, single, schedule);
   return canonical(nest, config, std::move(schedule));
-}
-
-namespace {
-
-/// All orders of the loops around a tile, reductions inside.
-std::vector<Order> all_orders(const Nest& nest, const Extents& tile) {
-  std::vector<Dim> outer, inner;
-  for (int d = 0; d < kDims; ++d) {
-    const auto dim = static_cast<Dim>(d);
-    if (tile[dim] < nest.extent[dim]) (is_reduction(dim) ? inner : outer).push_back(dim);
-  }
-  std::vector<Order> orders;
-  do {
-    do {
-      Order& order = orders.emplace_back();
-      for (const auto* dims : {&outer, &inner}) {
-        for (const Dim dim : *dims) order.loops.push_back({dim, ceil_div(nest.extent[dim], tile[dim])});
-      }
-    } while (std::next_permutation(inner.begin(), inner.end()));
-  } while (std::next_permutation(outer.begin(), outer.end()));
-  return orders;
-}
-
-/// The schedule as it is, and with two or three virtual threads on each of its loops instead.
-std::vector<Schedule> with_threads(const Schedule& schedule) {
-  std::vector<Schedule> result = {schedule};
-  for (int i = 0; i < schedule.outer_levels(); ++i) {
-    for (const int64_t threads : {2, 3}) {
-      Schedule other = schedule;
-      for (int k = 0; k < other.outer_levels(); ++k) {
-        Level& level = other.levels[static_cast<size_t>(k)];
-        level.kind = k == i ? LevelKind::kVthread : LevelKind::kTemporal;
-        level.threads = k == i ? threads : 1;
-      }
-      if (threads <= other.levels[static_cast<size_t>(i)].factor) result.push_back(std::move(other));
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
-std::vector<Schedule> tile_schedules(const Nest& nest, const isa::MachineConfig& config, const Intrinsic& intrinsic,
-                                     const Extents& tile) {
-  std::vector<Schedule> result;
-  const std::vector<Nest> placed = in_all_scopes(nest, config);
-  const auto offer_in = [&](const Nest& place, const Order& order, int64_t kept) {
-    const Footprint f = footprint(place, intrinsic, tile, kept * tile[Dim::kOh]);
-    if (!used(place, f, one_of_each()).fits(config)) return;
-    for (const bool single : {false, true}) {
-      Schedule made;
-      build(place, intrinsic, config, tile, f, order, single, made);
-      for (Schedule& schedule : single ? std::vector<Schedule>{made} : with_threads(made)) {
-        for (const int64_t strips : kStrips) {
-          schedule.strips = strips;
-          Schedule known = canonical(nest, config, schedule);
-          if (obstacle(nest, known, config).empty() && std::find(result.begin(), result.end(), known) == result.end())
-            result.push_back(std::move(known));
-        }
-      }
-    }
-  };
-  const auto offer = [&](const Order& order, int64_t kept) {
-    for (const Nest& place : placed) offer_in(place, order, kept);
-  };
-  for (const Order& order : all_orders(nest, tile)) {
-    offer(order, 0);
-    const int level = keepable(nest, tile, order);
-    if (level < 0) continue;
-    const int64_t tiles = order.loops[static_cast<size_t>(level)].factor;
-    for (int64_t kept = tiles; kept >= 2; kept = kept > 2 ? ceil_div(kept, 2) : 1)
-      offer(with_windows(order, level, kept), kept);
-  }
-  return result;
 }
 
 Registry<MakeSearcher>& searchers() {

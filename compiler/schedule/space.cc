@@ -45,8 +45,6 @@ void set_threads(std::vector<Level>& levels, size_t outer, Index number) {
   }
 }
 
-PerOperand sizes_of(const Footprint& f) { return {f.input, f.weights, f.sums, f.second, f.output, f.params}; }
-
 /// Distinct values ceil(extent / k), largest first.
 std::vector<int64_t> parts(int64_t extent) {
   std::vector<int64_t> values;

@@ -66,7 +66,6 @@ void bind_tuning(py::module_& m) {
       .def("named", &Tuning::named, released())
       .def("renamed", &Tuning::renamed, released())
       .def("bounds", &Tuning::bounds, released())
-      .def("of_tile", &Tuning::of_tile, released())
       .def("close",
            [](Tuning& t, size_t piece, const std::string& judge, int64_t known, double share, double seconds) {
              const std::optional<Tuning::Closing> closing = [&] {

@@ -135,13 +135,6 @@ std::vector<std::string> Tuning::candidates(size_t piece, const std::string& sea
   return result;
 }
 
-std::pair<int64_t, std::vector<std::string>> Tuning::of_tile(size_t piece, size_t number) const {
-  const auto [bound, schedules] = benches_[at(piece).graph]->of_tile(local(piece), number);
-  std::vector<std::string> texts;
-  for (const auto& schedule : schedules) texts.push_back(to_json(schedule));
-  return {bound, std::move(texts)};
-}
-
 std::optional<Tuning::Closing> Tuning::close(size_t piece, const std::string& judge, int64_t known, double share,
                                              double seconds) {
   const npu::Workbench& bench = *benches_[at(piece).graph];

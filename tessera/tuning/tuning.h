@@ -49,8 +49,6 @@ class Tuning {
   std::string obstacle(size_t piece, const std::string& schedule) const;
   /// Cycles that no schedule of a single operation can be below, with how many tiles of the space have this bound.
   std::map<int64_t, int64_t> bounds(size_t piece) const { return benches_[at(piece).graph]->bounds(local(piece)); }
-  /// Of the tile whose bound is the least but `number`: this bound, and schedules of it; (0, none): there is none.
-  std::pair<int64_t, std::vector<std::string>> of_tile(size_t piece, size_t number) const;
   /// A piece's schedule, perhaps of another model, with the names of this one.
   std::string named(size_t piece, const std::string& schedule) const;
   /// Schedules by layer, as JSON, of a model with this one's layers in this order, under this one's names. What has

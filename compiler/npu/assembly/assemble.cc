@@ -13,16 +13,7 @@ namespace tessera::npu {
 
 namespace {
 
-constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
-/// Shares of a stream's bytes that may stay on the chip, below which nobody looks for them.
-constexpr double kWorthKeeping = 0.001, kWorthKeepingOfMuch = 0.1;
-constexpr int64_t kShort = 1000;  // instructions: looking costs little, and one may decide between layers over cores
-
-/// Whether what stays on the chip is looked for in a finished stream.
-bool tries_to_forward(const Emitter& lowered, const Options& options) {
-  if (options.forward != Forward::kIfFaster) return options.forward != Forward::kNever;
-  return may_forward(lowered, lowered.pushed() > kBounded);
-}
+constexpr int64_t kGlanced = 300;  // instructions from which on one glance tells streams apart
 
 /// The ways to keep on the chip what a finished stream writes and reads again: with all copies, and with those LOADs
 /// that became copies and stayed ones.
@@ -39,22 +30,20 @@ class Ways {
     return std::move(*ways_[again ? 1 : 0]);
   }
 
-  /// The finished stream with the fewest cycles, that without any copy among them. `asks`: whether to look for what
-  /// stays at all is asked beside that one.
-  Emitter fastest(const Emitter::Judge& judge, bool prefetch, bool thorough, bool asks) {
+  /// The finished stream with the fewest cycles, that without any copy among them.
+  Emitter fastest(const Emitter::Judge& judge, bool prefetch) {
     Emitter unchanged = lowered_;
     std::array<int64_t, 3> cycles{};
     // Of a long stream the best way alone is then judged in all ways to place fetches.
-    const bool glances = thorough && lowered_.pushed() > kGlanced;
+    const bool glances = lowered_.pushed() > kGlanced;
     const auto cycles_of = [&](Emitter& way) {
-      return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge, thorough);
+      return glances ? way.glance(prefetch, judge) : way.assemble(prefetch, judge);
     };
     at_once(kAtOnce, 2, [&](size_t which, size_t) {
       if (which == 1) {
         cycles[2] = cycles_of(unchanged);
         return;
       }
-      if (asks && !tries_to_forward(lowered_, options_)) return;
       const std::set<size_t> copies = forward(0, {});
       if (!ways_[0]) return;
       at_once(kAtOnce, copies.empty() ? 1 : 2, [&](size_t way, size_t) {
@@ -68,7 +57,7 @@ class Ways {
       if (ways_[way] && cycles[way] < cycles[best]) best = way;
     }
     Emitter& chosen = best == 2 ? unchanged : *ways_[best];
-    if (glances) chosen.assemble(prefetch, judge, thorough);
+    if (glances) chosen.assemble(prefetch, judge);
     return std::move(chosen);
   }
 
@@ -77,10 +66,9 @@ class Ways {
   std::set<size_t> forward(size_t way, const std::set<size_t>& loads) {
     if (!pointed_) pointed_ = lowered_.pointed(results_);
     Emitter other = lowered_;
-    std::set<size_t> copies = other.forward(*pointed_, results_, loads).copies;
-    const bool worth = (lowered_.pushed() - other.pushed()) * kWorthAsking >= lowered_.pushed();
-    if (worth || options_.forward != Forward::kIfFaster) ways_[way].emplace(std::move(other));
-    return copies;
+    const Forwarded done = other.forward(*pointed_, results_, loads);
+    if (done.changed || options_.forward != Forward::kIfFaster) ways_[way].emplace(std::move(other));
+    return done.copies;
   }
 
   const Emitter& lowered_;
@@ -107,12 +95,8 @@ emit::SynchroniseOptions order_of(const MemoryPlan& plan, const Options& options
   return order;
 }
 
-bool may_forward(const Emitter& lowered, bool much) {
-  return lowered.pushed() <= kShort || lowered.standing() >= (much ? kWorthKeepingOfMuch : kWorthKeeping);
-}
-
 Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::SynchroniseOptions& order,
-                  const Options& options, bool judged, bool thorough) {
+                  const Options& options, bool judged) {
   const isa::MachineConfig& config = lowered.config;
   const Emitter::Judge judge = [&](std::span<const emit::Work* const> works, std::span<const uint32_t> tags,
                                    size_t count) {
@@ -121,15 +105,14 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes, options.dram_cost});
   };
   const bool prefetch = options.prefetch_weights && options.virtual_threads;
-  const bool asks = judged && options.forward == Forward::kIfFaster && lowered.pushed() > kShort;
-  if (!judged || (!asks && !tries_to_forward(lowered, options))) {
-    lowered.assemble(prefetch, judged ? judge : Emitter::Judge(), thorough);
+  if (!judged || options.forward == Forward::kNever) {
+    lowered.assemble(prefetch, judged ? judge : Emitter::Judge());
     return lowered;
   }
   Ways ways(lowered, results, options);
-  if (options.forward == Forward::kIfFaster) return ways.fastest(judge, prefetch, thorough, asks);
+  if (options.forward == Forward::kIfFaster) return ways.fastest(judge, prefetch);
   Emitter last = ways.last();
-  last.assemble(prefetch, judge, thorough);
+  last.assemble(prefetch, judge);
   return last;
 }
 

@@ -16,14 +16,9 @@ ArenaBytes results_of(const Graph& graph, const std::vector<Placement>& placemen
 /// What the order of a stream's instructions has to heed, beside their own addresses.
 emit::SynchroniseOptions order_of(const MemoryPlan& plan, const Options& options);
 
-/// Whether enough of what the stream fetches may stay on the chip to look for it, or the stream is short. `much`: to
-/// look takes long.
-bool may_forward(const Emitter& lowered, bool much);
-
 /// The stream out of the steps of a whole graph, not yet synchronised. `judged`: false takes the first way of each
-/// choice without a prediction, and forwards nothing. `thorough`: false tries the two ways to place fetches alone,
-/// which tells schedules apart.
+/// choice without a prediction, and forwards nothing.
 Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::SynchroniseOptions& order,
-                  const Options& options, bool judged, bool thorough = true);
+                  const Options& options, bool judged);
 
 }  // namespace tessera::npu

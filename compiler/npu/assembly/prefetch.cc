@@ -5,7 +5,6 @@
 // step that needs them backward, as far as their place in WGT is free, past the borders of layers.
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <tuple>
 
 #include "base/error.h"
@@ -171,55 +170,33 @@ Emitter::Placed Emitter::first_fetches(const std::vector<Profile>& profiles, con
   at_once(kAtOnce, ways.size(), [&](size_t k, size_t) {
     ways[k].together = k == 1;
     ways[k].fetches = ways[k].together ? place_together(profiles, {}) : place_apart(profiles, {});
-    ways[k].cycles = ways[k].first = predicted(ways[k].fetches, judge);
+    ways[k].cycles = predicted(ways[k].fetches, judge);
   });
   return std::move(ways[1].cycles < ways[0].cycles ? ways[1] : ways[0]);
 }
 
-/// The stream of least cycles by the judge. First of both ways to place fetches; a glance at a long stream takes the
-/// first one alone. A step may take longer than its engines work, as one of a few instructions that wait for each
-/// other: then the bus has more time than the step's own profile says. The stream without fetches tells how much, and
-/// the better way is tried again. It also tells what any way could still win: a long stream of which that is next to
-/// nothing is left as it is.
-Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough, int64_t most,
-                                      std::optional<Placed> seen) const {
+/// The stream of least cycles by the judge. First of both ways to place fetches. A step may take longer than its
+/// engines work, as one of a few instructions that wait for each other: then the bus has more time than the step's own
+/// profile says. The stream without fetches tells how much, and the better way is tried again.
+Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough) const {
   std::vector<Profile> profiles = this->profiles();
   if (!judge) return {place_apart(std::move(profiles), {})};
   const auto judged = [&](Fetches fetches) {
     const int64_t cycles = predicted(fetches, judge);
-    return Placed{std::move(fetches), cycles, cycles};
+    return Placed{std::move(fetches), cycles};
   };
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
   if (!fetches) return judged(place_apart(std::move(profiles), {}));
-  const bool is_long = pushed() > kBounded, bounded = most < std::numeric_limits<int64_t>::max();
-  if (!thorough && is_long) return judged(place_apart(std::move(profiles), {}));
+  Placed best;
   emit::Prediction timed;
-  const auto time_bare = [&] {
+  at_once(kAtOnce, 2, [&](size_t k, size_t) {
+    if (k == 0) best = first_fetches(profiles, judge);
+    if (k == 0 || !thorough) return;
     const Timeline bare = joined({});
     timed = judge(bare.works, bare.steps, steps_.size());
-  };
-  const auto find_first = [&] {
-    if (!seen) {
-      seen = first_fetches(profiles, judge);
-    } else if (is_long) {  // by the first way alone
-      Placed other = judged(place_together(profiles, {}));
-      other.together = true;
-      if (other.cycles < seen->cycles) seen = std::move(other);
-    }
-  };
-  if (bounded && is_long) {
-    time_bare();
-    if (timed.cycles > most) return {{}, timed.cycles, timed.cycles};
-  }
-  at_once(kAtOnce, 2, [&](size_t k, size_t) {
-    if (k == 0) find_first();
-    if (k == 1 && thorough && !bounded) time_bare();
   });
-  Placed best = std::move(*seen);
-  if (!thorough || best.first > most) return best;
-  if (bounded && !is_long) time_bare();
-  if (is_long && (best.cycles - timed.cycles) * kAsGood <= best.cycles) return best;
+  if (!thorough) return best;
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
   const auto place = best.together ? &Emitter::place_together : &Emitter::place_apart;
   constexpr std::array<Pieces, 3> kPieces = {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}};
@@ -233,10 +210,8 @@ Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough, int64_t
   return best;
 }
 
-int64_t Emitter::glance(bool prefetch, const Judge& judge) {
-  if (!prefetch) return predicted(unmoved(), judge);
-  seen_ = best_fetches(judge, false);
-  return seen_->cycles;
+int64_t Emitter::glance(bool prefetch, const Judge& judge) const {
+  return prefetch ? best_fetches(judge, false).cycles : predicted(unmoved(), judge);
 }
 
 Emitter::Fetches Emitter::unmoved() const {
@@ -253,25 +228,22 @@ emit::Ordered Emitter::ordered(bool prefetch, emit::WorkPool& made) const {
   return emit::in_order(line.works, line.layers, config);
 }
 
-int64_t Emitter::assemble(bool prefetch, const Judge& judge, bool thorough) {
+int64_t Emitter::assemble(bool prefetch, const Judge& judge) {
   Fetches fetches;
   int64_t least = 0;
   if (prefetch) {
-    Placed placed = best_fetches(judge, thorough, std::numeric_limits<int64_t>::max(), std::move(seen_));
-    seen_.reset();
-    const bool bounded = pushed() > kLong;
+    Placed placed = best_fetches(judge, true);
     const auto attempt = [&](auto change) {
       std::vector<Step> before = steps_;
       if (!(this->*change)()) return;
-      Placed other = bounded ? best_fetches(judge, thorough, placed.first + placed.first / kAsGood)
-                             : best_fetches(judge, thorough);
+      Placed other = best_fetches(judge, true);
       if (other.cycles < placed.cycles) {
         placed = std::move(other);
       } else {
         steps_ = std::move(before);
       }
     };
-    if (judge && thorough) {
+    if (judge) {
       if (!keeps_order) attempt(&Emitter::hoist_factors);
       attempt(&Emitter::free_parameters);
       if (!keeps_order) attempt(&Emitter::advance_reductions);

@@ -104,19 +104,15 @@ TEST_F(Fetches, PartsOfAPlaceComeWhenEachIsFree) {
   EXPECT_NE(order.find("1 +0 1 "), std::string::npos) << order;
 }
 
-TEST_F(Fetches, WhatAGlanceHasSeenIsNotLookedAtAgain) {
+TEST_F(Fetches, AGlanceTakesTwoWaysAlone) {
   step({0}, {{0}});
   step({1}, {{1}});
   for (int i = 0; i < 3; ++i) step({0});
   step({2, 1}, {{2}, {1}});
-  Emitter glanced = emitter_;
-  const int64_t cycles = emitter_.assemble(true, judge());
-  const int alone = asked_.exchange(0), glance = 2;
-  EXPECT_GE(glanced.glance(true, judge()), cycles);
-  EXPECT_EQ(asked_.exchange(0), glance);
-  EXPECT_EQ(glanced.assemble(true, judge()), cycles);
-  EXPECT_EQ(asked_, alone - glance);
-  EXPECT_EQ(glanced.instructions, emitter_.instructions);
+  const int64_t glance = emitter_.glance(true, judge());
+  EXPECT_EQ(asked_.exchange(0), 2);
+  EXPECT_LE(emitter_.assemble(true, judge()), glance);
+  EXPECT_GT(asked_, 2);
 }
 
 }  // namespace

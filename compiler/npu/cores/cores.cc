@@ -85,8 +85,6 @@ class Chip {
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
     options_.dram_latency_cycles += turn * (config.cores - 1);
     chip_ = divided(graph, shares, config.memory_bytes());
-    const auto waits = waits_of_parts(chip_, places_apart(chip_.graph, options_), options_);
-    chip_ = divided(graph, shares, config.memory_bytes(), sequence_of(graph, chip_, waits));
     check_graph(chip_.graph);
   }
 
@@ -111,7 +109,7 @@ class Chip {
     for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
     waits_ = waits_of_parts(chip_, plan_.placements, options_);
     std::vector<CoreCode> codes;
-    ConstantPool constants(options_.alignment);
+    ConstantPool constants;
     for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
     program.constants = constants.take();
     const emit::SynchroniseOptions order = order_of(plan_, options_);
@@ -221,22 +219,19 @@ class Chip {
 
   /// The instructions that wait for other cores.
   Awaits awaits_of(const CoreCode& code) const {
-    std::vector<size_t> places;  // by part: that of its operation in the order of all
-    for (size_t part = 0; part < chip_.layers.size(); ++part)
-      places.push_back(part == 0 ? 0 : places.back() + (chip_.layers[part] != chip_.layers[part - 1] ? 1 : 0));
     Awaits awaits(code.works.size());
     std::map<size_t, uint32_t> stores;  // the last one of each operation so far
     for (uint32_t i = 0; i < awaits.size(); ++i) {
-      if (code.tags[i] >= places.size()) continue;
+      if (code.tags[i] >= chip_.layers.size()) continue;
       if (code.works[i]->dram_bytes > 0 && !waits_[code.tags[i]].empty()) {
         size_t awaited = 0;
-        for (const uint32_t other : waits_[code.tags[i]]) awaited = std::max(awaited, places[other]);
+        for (const uint32_t other : waits_[code.tags[i]]) awaited = std::max(awaited, chip_.layers[other]);
         std::optional<uint32_t> last;
-        for (const auto& [place, store] : stores)
-          if (place <= awaited) last = std::max(last.value_or(0), store);
+        for (const auto& [operation, store] : stores)
+          if (operation <= awaited) last = std::max(last.value_or(0), store);
         awaits[i] = last.value_or(i);
       }
-      if (code.works[i]->engine == isa::Engine::kStore) stores[places[code.tags[i]]] = i;
+      if (code.works[i]->engine == isa::Engine::kStore) stores[chip_.layers[code.tags[i]]] = i;
     }
     return awaits;
   }

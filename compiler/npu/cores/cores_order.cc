@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "base/error.h"
 #include "compiler/npu/assembly/assemble.h"
-#include "compiler/npu/lowering/chain.h"
 #include "isa/verify/effects.h"
 
 namespace tessera::npu {
@@ -276,41 +274,6 @@ std::vector<std::vector<uint32_t>> waits_of_parts(const ChipGraph& chip, const s
       if (chip.cores[other] != chip.cores[i]) waits[i].push_back(other);
   }
   return waits;
-}
-
-namespace {
-
-/// Whether one of the operations must stay behind the other.
-bool depend(const Graph& graph, const Operation& a, const Operation& b) {
-  const auto reads = [&](const Operation& reader, TensorId written) {
-    return std::ranges::any_of(uses_of(reader).read, [&](TensorId id) { return root_of(graph, id) == written; });
-  };
-  const TensorId of_a = root_of(graph, uses_of(a).written), of_b = root_of(graph, uses_of(b).written);
-  return of_a == of_b || reads(b, of_a) || reads(a, of_b);
-}
-
-}  // namespace
-
-std::vector<size_t> sequence_of(const Graph& graph, const ChipGraph& chip,
-                                const std::vector<std::vector<uint32_t>>& waits) {
-  std::set<std::pair<size_t, size_t>> awaited;  // operations, the one that is awaited first
-  for (size_t part = 0; part < waits.size(); ++part)
-    for (const uint32_t other : waits[part]) awaited.emplace(chip.layers[other], chip.layers[part]);
-  const std::vector<bool> feeds = feeds_next(graph);
-  std::vector<size_t> sequence(graph.operations.size());
-  std::iota(sequence.begin(), sequence.end(), size_t{0});
-  for (size_t i = graph.operations.size(); i-- > 0;) {
-    if (feeds[i] || (i > 0 && feeds[i - 1])) continue;  // it may be a link of a chain
-    const auto place = std::find(sequence.begin(), sequence.end(), i);
-    const auto reader = std::find_if(place + 1, sequence.end(), [&](size_t other) {
-      return depend(graph, graph.operations[i], graph.operations[other]);
-    });
-    if (reader == sequence.end() || awaited.contains({i, *reader})) continue;
-    if (*(reader - 1) + 1 == *reader && feeds[*(reader - 1)]) continue;
-    if (std::any_of(place + 1, reader, [&](size_t other) { return awaited.contains({other, *reader}); }))
-      std::rotate(place, place + 1, reader);
-  }
-  return sequence;
 }
 
 void order_cores(const ChipGraph& chip, const std::vector<std::vector<uint32_t>>& waits,

@@ -28,11 +28,6 @@ struct CoreCode {
 std::vector<std::vector<uint32_t>> waits_of_parts(const ChipGraph& chip, const std::vector<Placement>& placements,
                                                   const Options& options);
 
-/// The numbers of the given graph's operations in an order in which what other cores await is made earlier: an
-/// operation that stood before it, and that nobody needs sooner, comes behind it.
-std::vector<size_t> sequence_of(const Graph& graph, const ChipGraph& chip,
-                                const std::vector<std::vector<uint32_t>>& waits);
-
 /// Adds the FENCEs. `waits`: what waits_of_parts has found; `slides`: bytes by which what a base register names may lie
 /// lower when the program runs.
 void order_cores(const ChipGraph& chip, const std::vector<std::vector<uint32_t>>& waits,

@@ -427,9 +427,8 @@ class Divider {
       if (wide[i]) widen(static_cast<TensorId>(i));
   }
 
-  ChipGraph run(const std::vector<size_t>& sequence) {
-    for (size_t place = 0; place < graph_.operations.size(); ++place) {
-      const size_t i = sequence.empty() ? place : sequence[place];
+  ChipGraph run() {
+    for (size_t i = 0; i < graph_.operations.size(); ++i) {
       const Operation& operation = graph_.operations[i];
       const TensorId written = uses_of(operation).written;
       const std::vector<Box>& boxes = shares_.boxes[i];
@@ -537,8 +536,6 @@ Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, siz
   return Sharing(graph, divisions, cores, costs).run();
 }
 
-ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat, const std::vector<size_t>& sequence) {
-  return Divider(graph, shares, beat).run(sequence);
-}
+ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat) { return Divider(graph, shares, beat).run(); }
 
 }  // namespace tessera::npu

@@ -63,7 +63,7 @@ Operation part_of(const Graph& graph, const Operation& operation, const Box& res
 /// is always among them, by its number.
 std::vector<Division> divisions_of(const Graph& graph, const Operation& operation, size_t cores, int64_t block);
 
-/// Parts in an order of the given graph's operations, those of an operation by core.
+/// Parts in the order of the given graph's operations, those of an operation by core.
 struct ChipGraph {
   Graph graph;
   std::vector<size_t> layers;  // by operation: that of the given graph
@@ -87,8 +87,7 @@ struct Shares {
 };
 
 Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, size_t cores, const PartCosts& costs);
-/// `sequence`: the operations' numbers in an order that serves, too; empty: as they are. `beat`: bytes; transposed
-/// factors have columns that begin at multiples of it.
-ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat, const std::vector<size_t>& sequence = {});
+/// `beat`: bytes; transposed factors have columns that begin at multiples of it.
+ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat);
 
 }  // namespace tessera::npu

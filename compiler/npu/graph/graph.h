@@ -322,9 +322,11 @@ struct Program {
 };
 
 /// Whether what is fetched again while it still stands on the chip stays there (npu/forward.h): where the predictor
-/// says that it takes fewer cycles, and enough instructions go that asking pays. Without copies: LOADs stay that the
-/// vector unit would have to copy for.
+/// says that it takes fewer cycles. Without copies: LOADs stay that the vector unit would have to copy for.
 enum class Forward : uint8_t { kNever, kIfFaster, kAlways, kWithoutCopies };
+
+/// Of tensors and constants in DRAM, bytes.
+inline constexpr int64_t kAlignment = 64;
 
 struct SearchLog;
 class ReplayMemo;
@@ -341,7 +343,6 @@ struct Options {
   bool blank_weights = false;   // zeros in place of the weights' bytes: the program only tells its cycles
   bool virtual_threads = true;  // false: one copy of each operand of a nest, so that its engines take turns
   double traffic_weight = 0.2;  // what a cycle of the bus counts beside a cycle of time when schedules are chosen
-  int64_t alignment = 64;       // of tensors and constants in DRAM, bytes
   // By operation index; nothing or missing: the generator's choice. A chain stands at its first operation.
   std::vector<std::optional<schedule::LayerSchedule>> schedules;
   std::string search = "exhaustive";       // who looks for schedules (schedule/searcher.h)

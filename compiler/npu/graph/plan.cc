@@ -175,7 +175,6 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return region_bytes(graph.tensors[a]) > region_bytes(graph.tensors[b]); });
-  const int64_t alignment = std::max<int64_t>(options.alignment, 1);
   std::vector<Block> placed;
   for (const size_t i : order) {
     if (const int32_t cache = graph.tensors[i].cache; cache >= 0) {
@@ -186,7 +185,7 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
       plan.placements[i].base = kCacheBase;
       continue;
     }
-    const int64_t size = (region_bytes(graph.tensors[i]) + alignment - 1) / alignment * alignment;
+    const int64_t size = (region_bytes(graph.tensors[i]) + kAlignment - 1) / kAlignment * kAlignment;
     plan.unshared_bytes += static_cast<uint64_t>(size);
     const Block block = take_place(placed, size, lives[i], options.reuse_memory);
     plan.placements[i] = dense_placement(graph.tensors[i], block.begin);

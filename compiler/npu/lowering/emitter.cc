@@ -13,7 +13,6 @@
 #include "base/row_arithmetic.h"
 #include "compiler/npu/graph/row_tables.h"
 #include "compiler/npu/lowering/legalise.h"
-#include "compiler/npu/values/standing.h"
 
 namespace tessera::npu {
 
@@ -42,23 +41,21 @@ int64_t ConstantPool::add(std::vector<uint8_t> bytes) {
     const auto [offset, length] = it->second;
     if (length == size && std::equal(bytes.begin(), bytes.end(), bytes_.begin() + offset)) return offset;
   }
-  bytes_.resize(static_cast<size_t>((static_cast<int64_t>(bytes_.size()) + alignment_ - 1) / alignment_ * alignment_),
-                0);
-  const auto offset = static_cast<int64_t>(bytes_.size());
-  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  const int64_t offset = add_blank(size);
+  std::copy(bytes.begin(), bytes.end(), bytes_.begin() + offset);
   known_.emplace(hash, std::pair{offset, size});
   return offset;
 }
 
 int64_t ConstantPool::add_blank(int64_t bytes) {
-  const int64_t offset = (static_cast<int64_t>(bytes_.size()) + alignment_ - 1) / alignment_ * alignment_;
+  const int64_t offset = (static_cast<int64_t>(bytes_.size()) + kAlignment - 1) / kAlignment * kAlignment;
   bytes_.resize(static_cast<size_t>(offset + bytes), 0);
   return offset;
 }
 
 int64_t ConstantPool::reserve(int64_t bytes) {
   // Beyond whatever add() will fill: nothing is kept there.
-  reserved_ += (bytes + alignment_ - 1) / alignment_ * alignment_;
+  reserved_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return kReserved + reserved_;
 }
 
@@ -143,19 +140,6 @@ int64_t Emitter::pushed() const {
   int64_t all = 0;
   for (const Step& step : steps_) all += static_cast<int64_t>(step.pushed.size());
   return all;
-}
-
-double Emitter::standing() const {
-  if (!can_forward(config)) return 0;
-  Standing standing(config);
-  int64_t all = 0;
-  for (const Step& step : steps_) {
-    for (size_t k = 0; k < step.pushed.size(); ++k) {
-      standing.run(step.instructions[k], *step.pushed[k].work);
-      all += step.pushed[k].work->dram_bytes;
-    }
-  }
-  return all == 0 ? 0 : static_cast<double>(standing.bytes()) / static_cast<double>(all);
 }
 
 Pointed Emitter::pointed(const ArenaBytes& results) const {

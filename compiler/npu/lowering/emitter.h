@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -24,15 +23,9 @@
 
 namespace tessera::npu {
 
-/// Instructions from which on one glance tells streams apart, and that from which on a change must be as good by the
-/// first ways to place fetches, but for a share of so much, to be judged by all. From the last number on nothing is
-/// looked at of which a bound says that it wins next to nothing.
-inline constexpr int64_t kGlanced = 300, kLong = 9000, kAsGood = 10000, kBounded = 20000;
-
 /// Bytes that the program carries; equal blobs are stored once.
 class ConstantPool {
  public:
-  explicit ConstantPool(int64_t alignment) : alignment_(alignment > 0 ? alignment : 1) {}
   /// Offset from the constants' base register.
   int64_t add(std::vector<uint8_t> bytes);
   /// A place for so many bytes, which are never written.
@@ -43,7 +36,7 @@ class ConstantPool {
 
  private:
   static constexpr int64_t kReserved = int64_t{1} << 35;
-  int64_t alignment_, reserved_ = 0;
+  int64_t reserved_ = 0;
   std::vector<uint8_t> bytes_;
   std::multimap<uint64_t, std::pair<int64_t, int64_t>> known_;  // hash -> offset, size
 };
@@ -60,8 +53,7 @@ class Emitter {
       : config(machine),
         weights(bytes),
         bus_bytes(options.dram_bandwidth_bytes > 0 ? std::min<int64_t>(options.dram_bandwidth_bytes, machine.axi_bytes)
-                                                   : machine.axi_bytes),
-        constants(options.alignment) {}
+                                                   : machine.axi_bytes) {}
 
   /// Begins a step: one iteration of a tile loop. What is pushed next belongs to it.
   void begin_step() {
@@ -114,8 +106,6 @@ class Emitter {
   /// The same in two steps, of which the first one does not depend on `loads`.
   Pointed pointed(const ArenaBytes& results) const;
   Forwarded forward(Pointed all, const ArenaBytes& results, const std::set<size_t>& loads);
-  /// The share of the transfers' bytes, without the fetches of weights, that forwarding may spare at most, about.
-  double standing() const;
   /// Instructions that have been pushed, without the fetches of weights.
   int64_t pushed() const;
 
@@ -126,10 +116,9 @@ class Emitter {
   /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. What time the bus has
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
   /// wins. Ends the collection. Returns the cycles of the stream; nothing without a judge.
-  int64_t assemble(bool prefetch, const Judge& judge = nullptr, bool thorough = true);
-  /// Cycles of the stream by the first ways to place fetches, which tell streams apart. What was seen is not looked at
-  /// again by assemble().
-  int64_t glance(bool prefetch, const Judge& judge);
+  int64_t assemble(bool prefetch, const Judge& judge = nullptr);
+  /// Cycles of the stream by the first ways to place fetches, which tell streams apart.
+  int64_t glance(bool prefetch, const Judge& judge) const;
 
   /// What assemble() would make without a judge, as it stands in order; `pool` receives where its works stand.
   emit::Ordered ordered(bool prefetch, emit::WorkPool& pool) const;
@@ -209,17 +198,16 @@ class Emitter {
   Fetches place_together(std::vector<Profile> profiles, const Pieces& pieces) const;
   /// Each fetch in front of its own step.
   Fetches unmoved() const;
-  /// With a judge also the cycles of the whole stream: the least, and by the first ways alone.
+  /// With a judge also the cycles of the whole stream.
   struct Placed {
     Fetches fetches;
-    int64_t cycles = 0, first = 0;
+    int64_t cycles = 0;
     bool together = false;  // the better of the first ways
   };
   /// By the first ways alone.
   Placed first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const;
-  /// One that takes more than `most` by the first ways is left there. `seen`: what these say, if it is known.
-  Placed best_fetches(const Judge& judge, bool thorough, int64_t most = std::numeric_limits<int64_t>::max(),
-                      std::optional<Placed> seen = {}) const;
+  /// By the first ways, and, where `thorough`, by others.
+  Placed best_fetches(const Judge& judge, bool thorough) const;
   std::vector<Profile> profiles() const;
   /// Cycles of the bus that an instruction with its own word takes.
   int64_t bus_cycles(const emit::Work& work) const;
@@ -254,7 +242,6 @@ class Emitter {
   std::vector<std::vector<uint8_t>> tables_;
   std::vector<int> pinned_;
   int next_table_ = 0;
-  std::optional<Placed> seen_;  // at a glance
 };
 
 }  // namespace tessera::npu

@@ -3,8 +3,6 @@
 #include "compiler/npu/planning/planner.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <thread>
 
 #include "compiler/npu/assembly/assemble.h"
@@ -27,9 +25,10 @@ namespace {
 constexpr const char* kClosedForm = "closed-form";
 /// Threads that look for schedules.
 constexpr size_t kMostHands = 8;
-/// Instructions up to which a whole stream is looked at again when all units are chosen, and those up to which every
-/// candidate is tried between its neighbours. Of longer streams a border decides so much (Planner::border_).
-constexpr int64_t kLookedAt = 12000, kAllBorders = 4000;
+/// Instructions up to which units are settled one behind the other, those up to which a whole stream is looked at again
+/// when all units are chosen, and those up to which every candidate is tried between its neighbours. Of longer streams
+/// a border decides so much (Planner::border_).
+constexpr int64_t kInTurn = 20000, kLookedAt = 12000, kAllBorders = 4000;
 constexpr double kBorder = 3000;
 
 }  // namespace
@@ -46,12 +45,6 @@ std::string plan_key(const ChainPlan& plan) {
   schedule::print(schedule::ChainSchedule{{}, plan.tile}, printer);
   for (const Schedule& schedule : plan.schedules) schedule::print(schedule, printer);
   return printer.take();
-}
-
-std::string rounded(double value) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.0f", value);
-  return text.data();
 }
 
 void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& infos) {
@@ -194,8 +187,8 @@ Unit Planner::written(size_t i) {
   schedule::CostModel& judge = *hands_.front().judge;
   Cost cost;
   if (replays())
-    cost = judge.cost(lower_stream(config_, options_, graph_.operations.size(), lowered, nullptr, judge.wants()))
-               .value_or(Cost{});
+    cost =
+        judge.cost(lower_stream(config_, options_, graph_.operations.size(), lowered, judge.wants())).value_or(Cost{});
   piece.candidates = {candidate("as written", cost)};
   SearchLog::Candidate& only = piece.candidates.front();
   only.replayed = cost;
@@ -272,11 +265,6 @@ std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::Cha
   unit.piece = open_piece(i, links, 0, 1);
   SearchLog::Piece& piece = log_.pieces[unit.piece];
   piece.candidates = std::move(found->candidates);
-  if (found->best.empty()) {
-    piece.reason = found->why;
-    if (reason != nullptr) *reason = found->why;
-    return std::nullopt;
-  }
   chain->nests = nests_of(*chain, *nest_of(chain->tasks[0], found->layout));
   unit.score = found->best.front().second;
   unit.candidate = found->best.front().first.candidate;
@@ -356,10 +344,10 @@ std::vector<Unit> Planner::run() {
   for (size_t end = count; end > 0; end = result.back().first)
     result.push_back(std::move(offered_.extract({cuts[end].first, end - cuts[end].first}).mapped()));
   std::reverse(result.begin(), result.end());
-  const int64_t length = replays() ? pushed(result, kBounded) : 0;
+  const int64_t length = replays() ? pushed(result, kInTurn) : 0;
   short_ = replays() && length <= kAsCompiled;
   long_ = length > kLookedAt;
-  alternate_ = length > kBounded;
+  alternate_ = length > kInTurn;
   if (length > kAllBorders) border_ = kBorder;
   recut(result);
   explain(cuts, result);

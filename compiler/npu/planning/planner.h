@@ -83,9 +83,6 @@ const schedule::Nest& nest_for(const Task& task, const schedule::Schedule& sched
 /// What was chosen, as text that tells it from any other.
 std::string plan_key(const schedule::Schedule& schedule);
 std::string plan_key(const schedule::ChainPlan& plan);
-/// A score for people.
-std::string rounded(double value);
-
 class Planner {
  public:
   /// All references stay in use. Errors: kInvalidArgument for unknown names in the options.
@@ -148,46 +145,27 @@ class Planner {
   template <typename Replay>
   std::optional<schedule::Cost> remembered(std::optional<uint32_t> subject, const std::string& plan, Replay&& replay);
 
-  /// Candidates of a piece of work, and how far they have been judged.
+  /// Candidates of a piece of work in one layout of its input.
   template <typename Plan>
-  struct Contest {
-    struct Layout {
-      std::vector<const schedule::Nest*> nests;
-      std::vector<schedule::Ranked<Plan>> plans;
-      std::vector<SearchLog::Candidate> candidates;  // of the plans
-      std::vector<std::pair<Choice<Plan>, double>> judged;
-      size_t next = 0;       // of the plans
-      int64_t replayed = 0;  // instructions
-    };
-    std::vector<Layout> layouts;
-    /// The least scores, by the searcher's model and by the judge.
-    double estimated() const;
-    double least() const;
-    bool whole() const;
+  struct Layout {
+    std::vector<const schedule::Nest*> nests;
+    std::vector<schedule::Ranked<Plan>> plans;
+    std::vector<SearchLog::Candidate> candidates;  // of the plans
+    std::vector<std::pair<Choice<Plan>, double>> judged;
   };
-  class Rivals;
-  struct Ahead;
 
   std::vector<Ranked> choose(const Task& task, SearchLog::Piece& piece);
   Found<schedule::Schedule> search(const Task& task, const std::string& key, Hand& hand);
-  Contest<schedule::Schedule> contest(const Task& task, Hand& hand) const;
-  Contest<schedule::ChainPlan> contest(const Chain& chain, Hand& hand, const schedule::ChainTile* tile = nullptr,
-                                       std::string* reason = nullptr) const;
-  /// Judges the candidates that are next, until more than `most` instructions of a layout have been replayed.
+  /// At least one. Errors: kDoesNotFit.
+  std::vector<Layout<schedule::Schedule>> layouts_of(const Task& task, Hand& hand) const;
+  std::vector<Layout<schedule::ChainPlan>> layouts_of(const Chain& chain, Hand& hand, const schedule::ChainTile* tile,
+                                                      std::string* reason) const;
+  /// Writes down the candidates of all layouts, and judges those that may be the best.
   template <typename Work, typename Plan>
-  void judge_on(const Work& work, Contest<Plan>& contest, int64_t most, const std::string& key, Hand& hand);
-  Found<schedule::Schedule> found(Contest<schedule::Schedule> contest) const;
-  Found<schedule::ChainPlan> found(Contest<schedule::ChainPlan> contest) const;
+  void judge_on(const Work& work, std::vector<Layout<Plan>>& layouts, const std::string& key, Hand& hand);
   /// Searches of all operations and chains that the memo does not know, on all hands; those that fail are left to
-  /// run(), which knows whether anybody asks for them. What is far behind other cuts of the same operations is not
-  /// judged, or not all of it.
+  /// run(), which knows whether anybody asks for them.
   void search_ahead();
-  Ahead ahead() const;
-  template <typename Score>
-  Rivals rivals(const Ahead& all, Score&& score) const;
-  /// Lets those go on to be judged that are not far behind by their estimates, then those that may be in the best cut.
-  void leave_far_chains(Ahead& all) const;
-  void leave_behind(Ahead& all) const;
   schedule::Schedule legal(const Task& task, const schedule::Schedule& given) const;
   Unit single(size_t i);
   Unit written(size_t i);
@@ -275,7 +253,7 @@ class Planner {
   std::map<std::string, std::optional<schedule::Cost>> known_;  // of units and their schedules, as tensors stand now
   std::mutex known_mutex_;
   bool short_ = false, long_ = false;  // the stream has few instructions (kAsCompiled), or many (planner.cc)
-  bool alternate_ = false;             // so many (kBounded) that every other unit is settled at once
+  bool alternate_ = false;             // so many that every other unit is settled at once
   /// What stands beside a unit changes its score by so much at most, as its border with a neighbour lasts no longer: of
   /// candidates that are further apart alone the better one is better between any neighbours.
   double border_ = std::numeric_limits<double>::infinity();

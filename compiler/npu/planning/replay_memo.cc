@@ -55,7 +55,7 @@ std::string replayed_on(const isa::MachineConfig& config, const Options& o) {
   machine.inp_bytes = machine.wgt_bytes = machine.acc_bytes = machine.out_bytes = machine.param_bytes = 0;
   std::string text = isa::to_toml(machine);
   for (const bool flag : {o.prefetch_weights, o.virtual_threads}) text += flag ? "1" : "0";
-  for (const int64_t number : {o.alignment, o.dram_latency_cycles, o.dram_bandwidth_bytes, o.dram_cost.beat_256ths,
+  for (const int64_t number : {o.dram_latency_cycles, o.dram_bandwidth_bytes, o.dram_cost.beat_256ths,
                                o.dram_cost.burst_cycles, o.dram_cost.turn_cycles})
     text += " " + std::to_string(number);
   return text;

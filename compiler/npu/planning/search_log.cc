@@ -8,13 +8,13 @@
 
 namespace tessera::npu {
 
-namespace {
-
 std::string rounded(double value) {
   std::array<char, 32> text;
   std::snprintf(text.data(), text.size(), "%.0f", value);
   return text.data();
 }
+
+namespace {
 
 /// Right-aligned columns and a last one that is not.
 std::string table(const std::vector<std::vector<std::string>>& rows) {

@@ -35,6 +35,9 @@ struct SearchLog {
   std::vector<Piece> pieces;  // in the order in which they were looked at
 };
 
+/// A score for people.
+std::string rounded(double value);
+
 /// A table of each piece, the best candidates first; `most`: candidates of a piece that are shown.
 std::string to_text(const SearchLog& log, size_t most = 8);
 

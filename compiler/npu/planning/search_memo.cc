@@ -80,7 +80,7 @@ bool SearchMemo::serves(const isa::MachineConfig& config, const Options& o) {
   std::string to = isa::to_toml(machine);
   for (const bool flag : {o.fold, o.collapse_pixels, o.chain, o.prefetch_weights, o.virtual_threads})
     to += flag ? "1" : "0";
-  for (const int64_t number : {o.alignment, o.dram_latency_cycles, o.dram_bandwidth_bytes, o.dram_cost.beat_256ths,
+  for (const int64_t number : {o.dram_latency_cycles, o.dram_bandwidth_bytes, o.dram_cost.beat_256ths,
                                o.dram_cost.burst_cycles, o.dram_cost.turn_cycles})
     to += " " + std::to_string(number);
   to += " " + text::number(o.traffic_weight) + " " + o.search + " " + o.cost_model + " " + o.judge;

@@ -27,14 +27,13 @@ struct Choice {
   size_t candidate = 0;  // in the candidates of its piece of the log
 };
 
-/// The candidates of one piece of work: all for the log, and the best with the judge's score, best first.
+/// The candidates of one piece of work: all for the log, and the best, at least one, with the judge's score, best
+/// first.
 template <typename Plan>
 struct Found {
   std::vector<SearchLog::Candidate> candidates;
-  std::vector<std::pair<Choice<Plan>, double>> best;  // none: `why`
-  schedule::InputLayout layout;                       // of a chain's first input
-  std::string why;                                    // nobody has been judged
-  bool whole = true;                                  // false: beside other cuts it was not worth judging all
+  std::vector<std::pair<Choice<Plan>, double>> best;
+  schedule::InputLayout layout;  // of a chain's first input
 };
 
 /// For one machine and one set of options: what was found for others is not found here.

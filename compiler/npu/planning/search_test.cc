@@ -52,10 +52,10 @@ class Rows : public schedule::Searcher {
 class Loads : public schedule::CostModel {
  public:
   schedule::Cost cost(const schedule::Subject& subject, const schedule::Schedule& schedule) override {
-    return count(subject.lowering->lower(schedule, 1));
+    return count(subject.lowering->once_and_twice(schedule, wants())[0]);
   }
   schedule::Cost cost(const schedule::Subject& subject, const schedule::ChainPlan& plan) override {
-    return count(subject.lowering->lower(plan, 1));
+    return count(subject.lowering->once_and_twice(plan, wants())[0]);
   }
 
  private:

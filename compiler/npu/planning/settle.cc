@@ -18,10 +18,6 @@ using schedule::Schedule;
 
 namespace {
 
-/// Instructions up to which a whole stream has all ways to place fetches, when its last unit that the bus bounds is
-/// judged by it.
-constexpr int64_t kThorough = 9000;
-
 /// At a second look candidates are tried again whose score between the neighbours was so many times the best one's.
 constexpr double kNear = 1.01;
 /// Instructions between the neighbours above which borders count little: other numbers of strips than none are not
@@ -32,9 +28,6 @@ constexpr int64_t kFewBorders = 3000;
 /// the neighbours was so many times the best one's.
 constexpr int64_t kFew = 400;
 constexpr double kNearWhole = 1.03;
-
-/// Bytes of a few units above which what may stay on the chip is looked for only where that is much.
-constexpr int64_t kMuch = int64_t{1} << 20;
 
 /// What was chosen for a unit, and how its candidates did.
 struct Choices {
@@ -271,10 +264,8 @@ std::optional<Cost> Planner::finished(const std::vector<const Unit*>& units, con
   if (lowered.pushed() > most) return cost_of(units);
   const emit::SynchroniseOptions order = order_of(plan, options_);
   Options options = options_;
-  const bool thorough = lowered.pushed() <= kThorough;
   if (lowered.pushed() > kAsCompiled) options.forward = Forward::kNever;
-  Emitter finished =
-      assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays(), thorough);
+  Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays());
   return hands_.front().judge->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 
@@ -321,8 +312,7 @@ std::optional<Cost> Planner::replayed(const std::vector<const Unit*>& units, Beg
     schedule::CostModel& judge = *hands_.front().judge;
     const auto cost = [&] { return judge.cost(stream_of(emitter, options_, graph_.operations.size(), judge.wants())); };
     std::optional<Cost> best = cost();
-    if (!forwards() || !best || !may_forward(emitter, best->bytes > kMuch)) return best;
-    if (!emitter.forward(read_elsewhere(units), {}).changed) return best;
+    if (!forwards() || !best || !emitter.forward(read_elsewhere(units), {}).changed) return best;
     const std::optional<Cost> other = cost();
     return other->cycles < best->cycles ? other : best;
   });

@@ -127,10 +127,9 @@ std::array<InstructionStream, 2> both_streams(const isa::MachineConfig& config, 
 }  // namespace
 
 InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
-                               const std::function<void(Emitter&)>& append, SlotLog* slots, Wanted wanted) {
+                               const std::function<void(Emitter&)>& append, Wanted wanted) {
   Emitter emitter(config, options, bytes_for(wanted));
   append(emitter);
-  if (slots != nullptr) *slots = emitter.slots();
   return stream_of(emitter, options, layers, wanted);
 }
 
@@ -147,23 +146,16 @@ void TaskLowering::append(const schedule::Schedule& schedule, int i, Emitter& em
   npu::lower(task_, moved(nest_, i, true, true), schedule, emitter, info);
 }
 
-InstructionStream TaskLowering::lower(const schedule::Schedule& schedule, int times) const {
-  const auto all = [&](Emitter& emitter) {
-    for (int i = 0; i < times; ++i) append(schedule, i, emitter);
-  };
-  return lower_stream(config_, options_, 1, all, &slots_);
-}
-
 std::array<InstructionStream, 2> TaskLowering::once_and_twice(const schedule::Schedule& schedule, Wanted wanted) const {
   return both_streams(config_, options_, 1, slots_, wanted,
                       [&](int i, Emitter& emitter) { append(schedule, i, emitter); });
 }
 
-InstructionStream TaskLowering::lower(const schedule::ChainPlan&, int) const {
+std::array<InstructionStream, 2> TaskLowering::once_and_twice(const schedule::ChainPlan&, Wanted) const {
   TESSERA_INVARIANT(false, "one task has no plan of a chain");
 }
 
-InstructionStream ChainLowering::lower(const schedule::Schedule&, int) const {
+std::array<InstructionStream, 2> ChainLowering::once_and_twice(const schedule::Schedule&, Wanted) const {
   TESSERA_INVARIANT(false, "a chain has no single schedule");
 }
 
@@ -175,13 +167,6 @@ void ChainLowering::append(const schedule::ChainPlan& plan, int i, Emitter& emit
   here_.plan = plan;
   std::vector<LayerInfo> infos(here_.first + here_.size());
   lower_chain(here_, emitter, infos);
-}
-
-InstructionStream ChainLowering::lower(const schedule::ChainPlan& plan, int times) const {
-  const auto all = [&](Emitter& emitter) {
-    for (int i = 0; i < times; ++i) append(plan, i, emitter);
-  };
-  return lower_stream(config_, options_, here_.first + here_.size(), all, &slots_);
 }
 
 std::array<InstructionStream, 2> ChainLowering::once_and_twice(const schedule::ChainPlan& plan, Wanted wanted) const {

@@ -20,9 +20,9 @@ inline constexpr std::string_view kReplayJudge = "replay";
 /// Whom a program is for, by the configuration and the options.
 schedule::Machine machine_of(const isa::MachineConfig& config, const Options& options);
 
-/// Some work as it stands, synchronised. `layers`: more than any tag. `slots`: receives where slots begin.
+/// Some work as it stands, synchronised. `layers`: more than any tag.
 schedule::InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
-                                         const std::function<void(Emitter&)>& append, SlotLog* slots = nullptr,
+                                         const std::function<void(Emitter&)>& append,
                                          schedule::Wanted wanted = schedule::Wanted::kInstructions);
 
 /// What an emitter keeps for such a stream.
@@ -69,12 +69,11 @@ class LoggedLowering : public schedule::Lowering {
 /// Candidates of a task in one of its alternatives. All references stay in use.
 class TaskLowering : public LoggedLowering {
  public:
-  using LoggedLowering::once_and_twice;
   TaskLowering(const Task& task, const schedule::Nest& nest, const isa::MachineConfig& config, const Options& options)
       : task_(task), nest_(nest), config_(config), options_(options) {}
-  schedule::InstructionStream lower(const schedule::Schedule& schedule, int times) const override;
-  schedule::InstructionStream lower(const schedule::ChainPlan& plan, int times) const override;
   std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::Schedule& schedule,
+                                                            schedule::Wanted wanted) const override;
+  std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::ChainPlan& plan,
                                                             schedule::Wanted wanted) const override;
 
  private:
@@ -88,15 +87,14 @@ class TaskLowering : public LoggedLowering {
 /// Plans of a chain with chosen nests. All references stay in use.
 class ChainLowering : public LoggedLowering {
  public:
-  using LoggedLowering::once_and_twice;
   ChainLowering(const Chain& chain, std::vector<const schedule::Nest*> nests, const isa::MachineConfig& config,
                 const Options& options)
       : nests_(std::move(nests)), config_(config), options_(options) {
     here_.first = chain.first;
     here_.tasks = chain.tasks;
   }
-  schedule::InstructionStream lower(const schedule::Schedule& schedule, int times) const override;
-  schedule::InstructionStream lower(const schedule::ChainPlan& plan, int times) const override;
+  std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::Schedule& schedule,
+                                                            schedule::Wanted wanted) const override;
   std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::ChainPlan& plan,
                                                             schedule::Wanted wanted) const override;
 

@@ -104,11 +104,7 @@ class Layers {
   std::string broken(size_t piece, int count, uint64_t seed) const {
     schedule::Dice dice(seed);
     std::vector<LayerSchedule> begin = bench_.candidates(piece, "exhaustive", 3);
-    for (int i = 0; i < 3; ++i) begin.push_back(bench_.sample(piece, dice));
-    for (const size_t tile : {0, 1}) {
-      const auto made = bench_.of_tile(piece, tile).second;
-      for (int i = 0; i < 2 && !made.empty(); ++i) begin.push_back(made[dice.below(made.size())]);
-    }
+    for (int i = 0; i < 6; ++i) begin.push_back(bench_.sample(piece, dice));
     LayerSchedule fastest = begin.front();
     int64_t least = cycles(piece, fastest);
     for (int i = 0; i < count; ++i) {
@@ -144,7 +140,7 @@ class Layers {
     }
     if (standing.closed == 0) return "";
     // Changes of the fastest: what was said is broken by a fast schedule.
-    LayerSchedule at = bench_.of_tile(piece, 0).second.at(0);
+    LayerSchedule at = bench_.candidates(piece, "exhaustive", 1).at(0);
     int64_t fastest = std::numeric_limits<int64_t>::max();
     for (int i = 0; i < count; ++i) {
       const LayerSchedule next = bench_.mutate(piece, at, dice);

@@ -329,12 +329,4 @@ Forwarded forward(Pointed& stream, const ArenaBytes& results, const isa::Machine
   return Forwarding(stream.stream, results, config).replace(stream, loads);
 }
 
-Forwarded forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config,
-                  const std::set<size_t>& loads) {
-  Pointed all = pointed(std::move(stream), results, config);
-  const Forwarded done = forward(all, results, config, loads);
-  stream = std::move(all.stream);
-  return done;
-}
-
 }  // namespace tessera::npu

@@ -44,11 +44,8 @@ struct Pointed {
   std::vector<std::pair<size_t, Streamed>> copies;  // that may stand in place of LOADs, by these in order
 };
 Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const isa::MachineConfig& config);
+/// The rest of it. `results`: what is read after the program. `loads`: LOADs that no copy replaces.
 Forwarded forward(Pointed& stream, const ArenaBytes& results, const isa::MachineConfig& config,
                   const std::set<size_t>& loads);
-
-/// `results`: what is read after the program. `loads`: LOADs that no copy replaces.
-Forwarded forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config,
-                  const std::set<size_t>& loads = {});
 
 }  // namespace tessera::npu

@@ -12,7 +12,6 @@
 #include "compiler/npu/graph/schedule_text.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
-#include "compiler/npu/values/standing.h"
 #include "compiler/npu/values/stream_values.h"
 #include "compiler/npu/values/walk.h"
 #include "isa/config.h"
@@ -70,52 +69,14 @@ TEST(Forward, StreamsThatLeaveAScratchpadStayAsTheyAre) {
   past.src_addr = static_cast<uint16_t>(config.inp_depth() - 1);
   past.extent[5] = 4;
   past.src_stride[5] = past.dst_stride[5] = 1;
-  std::vector<Streamed> stream = {{past, emit::work_of(past, config), true}};
+  const auto only = [&] { return pointed({{past, emit::work_of(past, config), true}}, {}, config); };
+  Pointed stream = only();
   EXPECT_FALSE(forward(stream, {}, config, {}).changed);
-  EXPECT_TRUE(stream[0].kept);
+  EXPECT_TRUE(stream.stream[0].kept);
   past.src_addr = 0;
-  stream[0] = {past, emit::work_of(past, config), true};
+  stream = only();
   forward(stream, {}, config, {});
-  EXPECT_FALSE(stream[0].kept);  // nobody reads what it writes
-}
-
-TEST(Forward, WhatMayStillStandIsFoundInOnePass) {
-  const isa::MachineConfig config = isa::find_config("npu256");
-  const auto may_stand = [&](const std::vector<isa::Instruction>& stream) {
-    Standing standing(config);
-    for (const isa::Instruction& instruction : stream) standing.run(instruction, emit::work_of(instruction, config));
-    return standing.bytes();
-  };
-  isa::Store store;
-  store.space = isa::Space::kOut;
-  store.base = static_cast<uint8_t>(kArenaBase);
-  store.dram_offset = 4096;
-  store.length = 512;
-  isa::Load load;
-  load.space = isa::Space::kInp;
-  load.base = store.base;
-  load.dram_offset = store.dram_offset;
-  load.length = store.length;
-  isa::Alu over;  // the place in OUT
-  over.src = isa::AluSpace::kInp;
-  over.dst = isa::AluSpace::kOut;
-  over.extent[5] = static_cast<uint16_t>(store.length / config.out_entry_bytes());
-  over.src_stride[5] = over.dst_stride[5] = 1;
-  EXPECT_EQ(may_stand({store, load}), 512);
-  EXPECT_EQ(may_stand({store, load, load}), 1024);
-  EXPECT_EQ(may_stand({load, store}), 0);
-  EXPECT_EQ(may_stand({store, over, load}), 0);
-  EXPECT_EQ(may_stand({store, load, over, load}), 512);  // the second one's place in INP is not known
-  load.length = 768;
-  EXPECT_EQ(may_stand({store, load}), 0);  // nobody has stored the rest
-  // A column of a matrix, between others that have been stored.
-  load.length = 16;
-  load.extent[3] = 4;
-  load.dram_stride[3] = 128;
-  load.sp_stride[3] = 16;
-  EXPECT_EQ(may_stand({store, load}), 64);
-  store.dram_offset += 64;
-  EXPECT_EQ(may_stand({store, load}), 0);
+  EXPECT_FALSE(stream.stream[0].kept);  // nobody reads what it writes
 }
 
 TEST(Forward, RandomGraphs) {

@@ -6,9 +6,8 @@ The search branches on tiles. The bound of a tile is what every schedule with it
 whatever copies (compiler/schedule/bound.h). Tiles whose bound is not below the best measured schedule are cut off.
 The others are closed, least bound first: each of their schedules is measured, or its program cannot take less than
 the best one (compiler/npu/planning/exhaust.h). When none is left the best schedule is proven; else the least bound
-that is left is the gap. At first schedules come from the compiler's searcher, from all orders and threads of the
-tiles with the least bounds, and from annealing, first by replay and then by the judge, so that there is a good one
-to compare with. Each is measured alone and once."""
+that is left is the gap. At first schedules come from the compiler's searcher and from annealing, first by
+replay and then by the judge, so that there is a good one to compare with. Each is measured alone and once."""
 
 import dataclasses
 import math
@@ -16,7 +15,7 @@ import random
 import time
 
 FINALS = 12  # schedules of the replay that the judge measures
-SWEEP, REPLAY, SEARCH = 0.1, 0.2, 0.3  # shares of the time at which the tiles' schedules and both annealings end
+REPLAY, SEARCH = 0.2, 0.3  # shares of the time at which both annealings end
 SLICE = 0.5  # seconds that the compiler closes tiles before Python may be interrupted
 
 
@@ -117,19 +116,6 @@ class _Search:
     def best(self, count=1):
         return sorted(self.seen, key=self.seen.get)[:count]
 
-    def sweep(self, until):
-        """The schedules of one tile after the other, least bound first, while a tile may hold a better one."""
-        number, least = 0, min(self.seen.values())
-        while time.monotonic() < until:
-            bound, schedules = self.tuning.of_tile(self.piece, number)
-            if not schedules or bound >= least:
-                return
-            for schedule in schedules:
-                least = min(least, self.look(schedule))
-                if time.monotonic() > until:
-                    return
-            number += 1
-
     def anneal(self, until):
         begin, at = time.monotonic(), self.best()[0]
         best, least = at, self.seen[at]
@@ -145,11 +131,10 @@ class _Search:
                 best, least = other, self.seen[other]
 
 
-def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=(), swept=False, goal=0.01, exact=True):
-    """tuning: _tessera.Tuning. piece: the number of a single layer. known: schedules to begin with; swept: they come
-    from a search among the tiles of the same space, which is left out. Ends when the best schedule is within `goal` of
-    what no schedule is below; `exact`: goes on from there until it is proven to the cycle or the time is over. Errors:
-    ValueError for a chain."""
+def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=(), goal=0.01, exact=True):
+    """tuning: _tessera.Tuning. piece: the number of a single layer. known: schedules to begin with. Ends when the best
+    schedule is within `goal` of what no schedule is below; `exact`: goes on from there until it is proven to the cycle
+    or the time is over. Errors: ValueError for a chain."""
     bounds = tuning.bounds(piece)
     if not bounds:
         raise ValueError(f"piece {piece} is a chain; bounds are for single layers")
@@ -157,8 +142,6 @@ def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=(), swept=Fals
     replayed = _Search(tuning, piece, "replay", least, rng)
     for schedule in [*known, *tuning.candidates(piece, "exhaustive", 16)]:
         replayed.look(schedule)
-    if not swept:
-        replayed.sweep(start + SWEEP * seconds)
     replayed.anneal(start + REPLAY * seconds)
     measured = _Search(tuning, piece, judge, least, rng)
     for schedule in [*known, *replayed.best(FINALS)]:
