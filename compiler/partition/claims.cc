@@ -324,7 +324,7 @@ MatcherRegistry::MatcherRegistry()
           {"integer-product", "", "MatMulInteger", claim_integer_product},
           {"gemm-product", "com.microsoft", "QGemm", claim_gemm_product},
           {"qlinear-softmax", "com.microsoft", "QLinearSoftmax", claim_qlinear_softmax},
-          {"fixed-shift-softmax", nn::kTesseraDomain.str(), "QLinearSoftmax", claim_qlinear_softmax},
+          {"fixed-shift-softmax", nn::kTesseraDomain.str(), "FixedShiftSoftmax", claim_qlinear_softmax},
           {"normalise-rows", nn::kTesseraDomain.str(), "NormaliseRows", claim_normalise_rows},
           {"kernel", nn::kTesseraDomain.str(), "Kernel", claim_kernel},
           {"integer-bias", "", "Add", claim_integer_bias},

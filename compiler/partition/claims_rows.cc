@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators whose result needs a whole row: QLinearSoftmax, and the normalisations of nn-close-rows.
+// Operators whose result needs a whole row: QLinearSoftmax, and what nn-close-rows makes.
 #include <cmath>
 
 #include "compiler/npu/graph/row_tables.h"

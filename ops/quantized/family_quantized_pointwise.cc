@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantised operators of domain com.microsoft that work element by element: QLinearAdd, QLinearMul, QLinearWhere,
-// QLinearConcat, QLinearLeakyRelu, QLinearSigmoid, QLinearSoftmax. In and out: 8-bit tensors with fp32 scales and zero
-// points of the same type. The binary ones follow the vector kernels of the CPU oracle to the bit (zero point before
-// rounding, fused multiply-add, the order that a broadcast operand causes); the unary ones are tables over the 256
-// inputs.
+// QLinearConcat, QLinearLeakyRelu, QLinearSigmoid, QLinearSoftmax; and ai.tessera's FixedShiftSoftmax. In and out:
+// 8-bit tensors with fp32 scales and zero points of the same type. The binary ones follow the vector kernels of the CPU
+// oracle to the bit (zero point before rounding, fused multiply-add, the order that a broadcast operand causes); the
+// unary ones are tables over the 256 inputs.
 #include <cmath>
 #include <limits>
 
@@ -222,7 +222,7 @@ void register_quantized_pointwise(Registry& registry) {
   kernel::add_operator(registry, ms, "QLinearSigmoid", 1, {4, 5}, infer_unary, evaluate_sigmoid);
   kernel::add_operator(registry, ms, "QLinearSoftmax", 1, {5, 5}, infer_softmax, evaluate_softmax<false>,
                        {"axis", "opset"});
-  kernel::add_operator(registry, "ai.tessera", "QLinearSoftmax", 1, {5, 5}, infer_softmax, evaluate_softmax<true>,
+  kernel::add_operator(registry, "ai.tessera", "FixedShiftSoftmax", 1, {5, 5}, infer_softmax, evaluate_softmax<true>,
                        {"axis", "opset"});
   kernel::add_operator(registry, ms, "QLinearConcat", 1, {5, -1}, infer_concat, evaluate_concat, {"axis"});
   kernel::add_operator(registry, ms, "QLinearWhere", 1, {9, 9}, infer_where, evaluate_where);

@@ -298,7 +298,9 @@ std::string option_note(const std::string& text, int64_t close_candidates) {
   int64_t rows = 0;
   for (const json& row : stats.value("layers", json::array())) {
     const std::string op = row.value("op", "");
-    if (row.value("placement", "") == "cpu" && (op == "QLinearSoftmax" || op == "NormaliseRows")) ++rows;
+    if (row.value("placement", "") == "cpu" &&
+        (op == "QLinearSoftmax" || op == "FixedShiftSoftmax" || op == "NormaliseRows"))
+      ++rows;
   }
   const auto shipped = isa::shipped_configs();
   const auto lanes = [](const isa::ShippedConfig& config) {

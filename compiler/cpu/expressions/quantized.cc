@@ -466,7 +466,7 @@ void add_quantized(Lowerings& t) {
   t.add("QLinearConcat", qlinear_concat, microsoft);
   t.add("QLinearWhere", qlinear_where, microsoft);
   t.add("QLinearSoftmax", [](Operator& o) { qlinear_softmax(o, false); }, microsoft);
-  t.add("QLinearSoftmax", [](Operator& o) { qlinear_softmax(o, true); }, "ai.tessera");
+  t.add("FixedShiftSoftmax", [](Operator& o) { qlinear_softmax(o, true); }, "ai.tessera");
   t.add("QLinearGlobalAveragePool", [](Operator& o) { average(o, spatial_axes(o)); }, microsoft);
   t.add("QLinearAveragePool", qlinear_average_pool, microsoft);
   t.add("QLinearReduceMean", qlinear_reduce_mean, microsoft);

@@ -2,7 +2,8 @@
 // Float normalisations of rows between DequantizeLinear and QuantizeLinear become ai.tessera::NormaliseRows, whose
 // integers differ from ONNX Runtime's by a step now and then (docs/numerics.md, class close). Recognised are
 // LayerNormalization, RMSNormalization, SimplifiedLayerNormalization, and both forms spelled out in Sub, Pow or Mul,
-// ReduceMean, Add, Sqrt, Div or Reciprocal, Mul, Add. A ReduceMean alone becomes QLinearReduceMean.
+// ReduceMean, Add, Sqrt, Div or Reciprocal, Mul, Add. A ReduceMean alone becomes QLinearReduceMean, and a
+// QLinearSoftmax ai.tessera::FixedShiftSoftmax.
 #include <algorithm>
 #include <cmath>
 
@@ -358,7 +359,7 @@ bool fixes_shift(NodeOp softmax) {
 
 bool close_softmaxes(NodeOp softmax, mlir::PatternRewriter& rewriter) {
   if (!fixes_shift(softmax)) return false;
-  NodeOp fixed = create_op(rewriter, softmax.getLoc(), "QLinearSoftmax", kTesseraDomain, 1, softmax.getInputs(),
+  NodeOp fixed = create_op(rewriter, softmax.getLoc(), "FixedShiftSoftmax", kTesseraDomain, 1, softmax.getInputs(),
                            to_node(softmax).attributes);
   rewriter.replaceOp(softmax, fixed.getResult(0));
   return true;

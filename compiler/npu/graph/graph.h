@@ -177,9 +177,9 @@ struct Transposition {
 };
 
 /// What is made of a row, by the formulas of isa/semantics.md (ROW_REDUCE, ROW_MAP), x being its bytes:
-///   softmax:   m = max, or the highest byte with `fixed_shift`, s = sum of sum_tables[m - x];  v = map_tables[m - x] /
-///   s, as a number of binary32, rounded normalise: moments of x - zero about the mean (or about 0 where not `centre`);
-///   v = normalised by them, times
+///   softmax:   m = max, or the highest byte with `fixed_shift`; s = sum of sum_tables[m - x];
+///              v = map_tables[m - x] / s, as a number of binary32, rounded
+///   normalise: moments of x - zero about the mean (or about 0 where not `centre`); v = normalised by them, times
 ///              factor[c] plus addend[c]
 /// then v = clamp(v, stage.low, stage.high) + stage.out_zero. Tables: the bytes of 256 numbers, plane by plane.
 struct RowForm {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators of whole rows on a machine with row lanes. Softmax, class exact: random shapes, axes, types and lengths,
 alone and between products; functional simulator = reference interpreter = ONNX Runtime in every element, races checked,
-memories poisoned. Softmax with a fixed shift and normalisations, class close: simulators = reference interpreter in every element, and at most one
-step from ONNX Runtime in at most one element of a thousand."""
+memories poisoned. Softmax with a fixed shift and normalisations, class close: simulators = reference interpreter in
+every element, and at most one step from ONNX Runtime in at most one element of a thousand."""
 
 import numpy as np
 import pytest
@@ -91,6 +91,7 @@ def test_a_softmax_takes_half_a_cycle_a_score(shape):
         fixed.run(None, g.feeds)[0], tessera.Session(model, "reference", numerics="close").run(None, g.feeds)[0]
     )
     assert fixed.stats().cycles < 0.95 * stats.cycles
+    assert [layer["op"] for layer in fixed.stats().layers if layer["placement"] == "npu"] == ["FixedShiftSoftmax"]
 
 
 def steps_of(values, dtype):
