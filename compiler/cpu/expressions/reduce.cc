@@ -54,7 +54,7 @@ ops::ReducedAxes reduced_axes(const Operator& o, int axes_input_since) {
 }
 
 /// What ops::reductions() calls: each entry of the table becomes a loop.
-struct Loops {
+struct ReductionLoops {
   Lowerings& t;
 
   template <typename First, typename Step, typename Finish>
@@ -126,7 +126,7 @@ Lowering arg(bool maximum) {
 }  // namespace
 
 void add_reduce(Lowerings& t) {
-  Loops loops{t};
+  ReductionLoops loops{t};
   ops::reductions(loops);
   t.add("ReduceLogSumExp", log_sum_exp);
   t.add("ArgMax", arg(true));
