@@ -31,8 +31,9 @@ function(tessera_mlir_library name)
   cmake_parse_arguments(ARG "" "" "LINK;DEPENDS" ${ARGN})
   tessera_library(${name} ${ARG_UNPARSED_ARGUMENTS} LINK ${ARG_LINK})
   tessera_mlir_target(${name})
-  # A source spends two thirds of its time in MLIR's headers.
+  # A source spends two thirds of its time in MLIR's headers: 5 to 9 s, and half a gigabyte.
   tessera_together(${name})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
   endif()

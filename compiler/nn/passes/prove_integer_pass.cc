@@ -19,7 +19,8 @@ namespace {
 
 using ops::Tensor;
 
-bool is_power_of_two(float value) {
+/// A positive power of two far from the ends of float32.
+bool is_ordinary_power_of_two(float value) {
   int exponent = 0;
   return std::isfinite(value) && value > 0 && std::frexp(value, &exponent) == 0.5f && exponent > -100 && exponent < 100;
 }
@@ -49,7 +50,7 @@ std::optional<Source> source_of(mlir::Value value) {
   auto scale = constant_value(dq->getOperand(1));
   if (!scale || scale->size() != 1 || scale->dtype() != ops::DType::kFloat) return std::nullopt;
   s.scale = scale->to_floats()[0];
-  if (!is_power_of_two(s.scale)) return std::nullopt;
+  if (!is_ordinary_power_of_two(s.scale)) return std::nullopt;
   if (mlir::Value zero = input_or_null(dq, 2)) {
     auto content = constant_value(zero);
     if (!content || content->size() != 1) return std::nullopt;
@@ -349,7 +350,7 @@ bool prove_activations(NodeOp op, mlir::PatternRewriter& rewriter) {
   if (!x || !y) return false;
   const auto c = contraction_of(op);
   const float unit = x->source.scale * y->source.scale;
-  if (!c || c->k < 1 || !is_power_of_two(unit) ||
+  if (!c || c->k < 1 || !is_ordinary_power_of_two(unit) ||
       static_cast<double>(c->k) * largest_of(x->source) * largest_of(y->source) >= kExact)
     return false;
   const mlir::Location location = op.getLoc();
