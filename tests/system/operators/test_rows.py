@@ -63,6 +63,47 @@ def test_random_softmax_of_a_fixed_shift(chunk, row_configs):
         check(model, feeds, text, [*row_configs, "npu64"], numerics="close")  # the last one: on the CPU
 
 
+@pytest.mark.parametrize("scale", [0.02, 0.1, 0.5, 0.51])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_a_fixed_shift_by_the_formula_in_fp32(scale, dtype):
+    """By NumPy's single precision, in the order of a row's elements; above a scale of 0.5 by the row's maximum."""
+    g = Products(7)
+    limits, (rows, length) = np.iinfo(dtype), (40, 61)
+    spread = g.rng.uniform(1, 40, (rows, 1))
+    values = np.round(g.rng.normal(g.rng.uniform(limits.min, limits.max, (rows, 1)), spread, (rows, length)))
+    x = g.input(np.clip(values, limits.min, limits.max).astype(dtype), "x")
+    operands = [np.float32(scale), np.array(5, dtype), np.float32(1 / 256), np.array(limits.min, dtype)]
+    y = g.op("QLinearSoftmax", [x, *(g.constant(o) for o in operands)], (rows, length), MS, axis=-1, opset=13)
+    session = tessera.Session(g.finish(y).SerializeToString(), "fsim", "npu256t", numerics="close")
+    (got,) = session.run(None, g.feeds)
+
+    bytes_of_x = g.feeds[x].astype(int)
+    most = np.full((rows, 1), limits.max) if scale <= 0.5 else bytes_of_x.max(1, keepdims=True)
+    room = float(np.log(np.finfo(np.float32).max / np.float32(length))) - 5
+    step = float(np.float32(scale))
+    table = np.exp(room - np.arange(256) * step).astype(np.float32) * np.float32(2**-24)
+    e = table[most - bytes_of_x]
+    sums = np.add.accumulate(e, axis=1, dtype=np.float32)[:, -1:]
+    want = np.clip(np.rint(e * np.float32(256) / sums), 0, limits.max - limits.min) + limits.min
+    assert np.abs(got - want).max() <= 1 and (got != want).sum() <= 1  # logarithm and exp are each host's own
+    nodes = session.report()["graph"]["nodes"]
+    assert list(nodes["exactness"]) == ["close" if scale <= 0.5 else "exact"]
+
+
+def test_a_walk_goes_before_the_next_scores_are_rounded():
+    """The products of a chain's second tile are under way while the vector unit walks the rows of the first one."""
+    model, feeds = attention.quantised(1, 320, 1, 48)
+    session = tessera.Session(model.SerializeToString(), "sysc", "npu256t", numerics="close")
+    session.run(None, feeds)
+    events = session.trace()["traceEvents"]
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    layers = {layer["name"]: layer["op"] for layer in session.stats().layers}
+    alu = sorted((e["ts"], e["name"]) for e in events if e.get("ph") == "X" and threads[(e["pid"], e["tid"])] == "alu")
+    scores = [ts for ts, name in alu if name == "scores"]
+    walks = [ts for ts, name in alu if layers.get(name) == "FixedShiftSoftmax"]
+    assert len(scores) > 2 and walks[0] < scores[1]
+
+
 def test_attention_stays_on_the_npu(row_configs):
     model, feeds = attention.quantised(2, 17, 3, 16)
     expected = tessera.Session(model.SerializeToString(), "reference").run(None, feeds)
