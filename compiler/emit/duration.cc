@@ -229,6 +229,7 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
   result.engine = effects.steps + effects.pauses - effects.pauses / std::max<int64_t>(1, effects.results);
   if (effects.steps > 0) {
     result.outputs = effects.results;
+    result.inputs = effects.steps;
     const auto rows = [&](const auto& i) {
       result.engine = isa::row_cycles(i, config);
       result.inputs = effects.iterations;
