@@ -98,21 +98,16 @@ class Ledger {
     return cycles;
   }
 
-  /// The cycle in which `cycles` of work from `begin` on, `uses` of them with a use, are done where those of two others
-  /// go first. A use waits while others follow one another; among single ones it finds a cycle between.
-  int64_t behind(int64_t begin, int64_t cycles, int64_t uses, Ledger& one, Ledger& other) {
+  /// The cycle in which `uses` from `begin` on are done where those of two others go first.
+  int64_t behind(int64_t begin, int64_t uses, Ledger& one, Ledger& other) {
     int64_t at = begin;
-    const int64_t all = std::max<int64_t>(cycles, 1);
-    while (cycles > 0) {
+    while (uses > 0) {
       const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
-      const int64_t others = std::min<int64_t>(kBucket, one.used(bucket) + other.used(bucket));
-      const int64_t between = std::min(kBucket * (all - uses) / all, kBucket - others);
-      const int64_t lost = std::max<int64_t>(0, others - between);
-      const int64_t room = std::min(kBucket - int64_t{used(bucket)} - lost, end - at),
-                    now = std::clamp<int64_t>(room, 0, cycles);
+      const int64_t room = std::min(kBucket - int64_t{used(bucket)} - one.used(bucket) - other.used(bucket), end - at),
+                    now = std::clamp<int64_t>(room, 0, uses);
       used(bucket) += static_cast<int32_t>(now);
-      cycles -= now;
-      at = cycles > 0 ? end : at + now;
+      uses -= now;
+      at = uses > 0 ? end : at + now;
     }
     return at;
   }

@@ -349,7 +349,7 @@ class Replay {
     if (alu_reads_inp_) {
       // Its own writes go first, from the first one on.
       const int64_t own = work.writes_inp && !d.alone ? std::max<int64_t>(0, d.outputs - work.latency_cycles) : 0;
-      e.end = std::max(e.end, alu_reads_.behind(start, d.engine + own, d.inputs + own, load_writes_, alu_writes_));
+      e.end = std::max(e.end, alu_reads_.behind(start, d.engine + own, load_writes_, alu_writes_));
       alu_paused_ = d.engine - d.inputs;
     }
     const bool rows_inp = work.reads_inp && d.alone;  // their reads come before LOAD's writes
