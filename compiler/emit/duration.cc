@@ -3,6 +3,7 @@
 #include "compiler/emit/duration.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "isa/generated/operands.h"
 #include "isa/generated/timing.h"
@@ -162,25 +163,38 @@ bool continues(const Transfer& t) {
   return true;
 }
 
-/// How many neighbouring runs LOAD requests together: they continue each other in DRAM, and begin and end with beats
-/// and groups.
-int64_t requested_together(const Transfer& t, int64_t w) {
-  if (t.length % w != 0 || t.dram_first % w != 0 || t.sp % w != 0) return 1;
+/// Neighbouring runs that LOAD requests together: they continue each other in DRAM, and begin and end with beats and
+/// groups.
+struct Together {
   int64_t runs = 1;
+  double share = 1;  // of the runs: steps of outer loops may lead away from the beginnings of beats and groups
+};
+
+Together requested_together(const Transfer& t, int64_t w) {
+  Together together;
+  if (t.length % w != 0 || t.dram_first % w != 0 || t.sp % w != 0) return together;
+  bool apart = false;
   for (size_t k = kLoops; k-- > 0;) {
     if (t.extent[k] == 1) continue;
-    if (t.dram_stride[k] != runs * t.length || t.sp_stride[k] % w != 0) break;
-    runs *= t.inside[k];
-    if (t.inside[k] != t.extent[k]) break;  // padding in between
+    apart = apart || t.dram_stride[k] != together.runs * t.length || t.sp_stride[k] % w != 0;
+    if (apart) {
+      // Of the steps of this loop one in `period` leads to such a beginning.
+      const int64_t period = w / std::gcd(std::gcd(t.dram_stride[k], t.sp_stride[k]), w);
+      together.share *= static_cast<double>(ceil_div(t.inside[k], period)) / static_cast<double>(t.inside[k]);
+    } else {
+      together.runs *= t.inside[k];
+      apart = t.inside[k] != t.extent[k];  // padding in between
+    }
   }
-  return runs;
+  return together;
 }
 
 /// Bursts of a LOAD whose runs are apart, `each` of which would be requested.
 int64_t requests(const Transfer& t, int64_t each, int64_t beats, int64_t w) {
   if (!t.in_dram) return 0;
-  return std::max(ceil_div(each, std::max<int64_t>(1, requested_together(t, w))),
-                  ceil_div(beats, isa::timing::bus::kBurstBeats));
+  const Together together = requested_together(t, w);
+  const auto joined = static_cast<int64_t>(static_cast<double>(each) * together.share);
+  return std::max(ceil_div(joined, together.runs) + each - joined, ceil_div(beats, isa::timing::bus::kBurstBeats));
 }
 
 /// Beats of the master that cores share, of runs that continue each other.
@@ -229,6 +243,7 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
   result.engine = effects.steps + effects.pauses - effects.pauses / std::max<int64_t>(1, effects.results);
   if (effects.steps > 0) {
     result.outputs = effects.results;
+    result.inputs = effects.steps;
     const auto rows = [&](const auto& i) {
       result.engine = isa::row_cycles(i, config);
       result.inputs = effects.iterations;

@@ -30,7 +30,7 @@ struct Duration {
   int64_t runs = 0;     // LOAD: bursts' runs and runs of padding
   int64_t waiting = 0;  // LOAD: of these those that hold a place until data come
   int64_t outputs = 0;  // GEMM, ALU: entries written
-  int64_t inputs = 0;   // ALU on rows: vectors read
+  int64_t inputs = 0;   // ALU: issues that read, of rows the vectors read
   bool alone = false;   // ALU: nothing else is under way there meanwhile, and `engine` counts up to the completion
   Border border;        // LOAD
 };

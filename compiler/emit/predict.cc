@@ -350,6 +350,7 @@ class Replay {
       // Its own writes go first, from the first one on.
       const int64_t own = work.writes_inp && !d.alone ? std::max<int64_t>(0, d.outputs - work.latency_cycles) : 0;
       e.end = std::max(e.end, alu_reads_.behind(start, d.engine + own, load_writes_, alu_writes_));
+      alu_paused_ = d.engine - d.inputs;
     }
     const bool rows_inp = work.reads_inp && d.alone;  // their reads come before LOAD's writes
     if (work.writes_inp || rows_inp) {
@@ -408,10 +409,16 @@ class Replay {
     delay_store(store_waits(begin) - waited);
     if (inp) {
       load_writes_.book(begin, e.end - begin, busy);
-      // Each write takes a read of the vector unit its cycle, also of an instruction that was taken before.
+      // Each write takes a read of the vector unit its cycle, also of an instruction that was taken before, but for
+      // pauses of the second operation.
       Engine& alu = engine(isa::Engine::kAlu);
       const int64_t together = std::min(e.end, alu.end) - begin;
-      if (alu_reads_inp_ && together > 0) alu.end += busy * together / std::max<int64_t>(e.end - begin, 1);
+      if (alu_reads_inp_ && together > 0) {
+        const int64_t writes = busy * together / std::max<int64_t>(e.end - begin, 1);
+        const int64_t pauses = std::min({alu_paused_, writes, std::max<int64_t>(0, together - writes)});
+        alu_paused_ -= pauses;
+        alu.end += writes - pauses;
+      }
     }
     e.free = std::max(take + 1, leave);
     worked(isa::Engine::kLoad, take, e.end + 1, layer);
@@ -526,6 +533,7 @@ class Replay {
   bool paced_ = false;                           // what LOAD works on waits for answers, and then for a port
   bool short_runs_ = false;                      // what STORE works on waits for answers
   bool alu_reads_inp_ = false;                   // what the vector unit works on
+  int64_t alu_paused_ = 0;                       // cycles of it in which it reads nothing
   size_t fetched_ = 0;
   std::vector<Word> words_;  // that have been requested
   int64_t dispatched_ = 0;   // the cycle of the last dispatch

@@ -112,6 +112,30 @@ TEST(Replay, PackedLoads) {
   }
 }
 
+/// Columns of a transposed factor, 64 of eight bytes: those of a row are requested together where the row begins with
+/// a beat, which rows of an odd length do one in eight.
+TEST(Replay, ColumnsOfOddRows) {
+  constexpr size_t kInner = isa::kTransferLoops - 1;
+  for (const int row : {64, 65, 66, 68, 72}) {
+    for (const int latency : {2, 30, 100}) {
+      SCOPED_TRACE(testing::Message() << "rows of " << row << ", " << latency);
+      isa::Load load;
+      for (auto& extent : load.extent) extent = 1;
+      load.extent[kInner - 1] = load.extent[kInner] = 8;
+      load.length = 8;
+      load.dram_stride[kInner - 1] = row;
+      load.dram_stride[kInner] = 8;
+      load.sp_stride[kInner - 1] = 8;
+      load.sp_stride[kInner] = 64;
+      load.space = isa::Space::kWgt;
+      load.dram_offset = kData;
+      isa::MachineConfig config = isa::find_config("npu64");
+      config.reads_in_flight = 8;
+      compare({load, load, load, isa::Finish{}}, config, latency, 0.1, 0.1);
+    }
+  }
+}
+
 TEST(Replay, ShortRunsOfStore) {
   for (const int places : {1, 2, 4, 16}) {
     for (const int latency : {2, 10, 100}) {

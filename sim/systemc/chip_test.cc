@@ -129,6 +129,30 @@ TEST(SystemcChip, DeadlocksEnd) {
   }
 }
 
+/// FETCH holds a LOAD for the only place of its queue. The bus grants the last burst of the LOAD inside, so that the
+/// one in the queue leaves; STORE's head has left a cycle before, in one of these programs.
+TEST(SystemcChip, RoomInNeighbouringCycles) {
+  isa::MachineConfig core = isa::find_config("npu64");
+  core.load_queue = 1;
+  for (const int reads : {1, 2}) {
+    core.reads_in_flight = reads;
+    const isa::MachineConfig config = testing::chip_of(core, 2);
+    for (int steps = 80; steps < 350; ++steps) {
+      std::string text = "alu extent=1,1,1,1,1," + std::to_string(steps) + " src_stride=0,0,0,0,0,0 " +
+                         "dst_stride=0,0,0,0,0,0 src=acc dst=out low=-512 high=511 signal\n" +
+                         "store space=out dram_offset=8192 length=8 wait=alu:1\n";
+      for (int n = 0; n < 5; ++n) {
+        text +=
+            "load length=8 extent=1,1,1,4 dram_stride=0,0,0,64 sp_stride=0,0,0,8 sp_addr=" + std::to_string(64 * n) +
+            "\n";
+      }
+      const std::vector<isa::Instruction> program = isa::assemble(text + "finish");
+      run(config, by_hand({program, program}), {.latency_cycles = 20});
+      if (HasFailure()) FAIL() << reads << " reads in flight, " << steps << " steps";
+    }
+  }
+}
+
 std::vector<isa::Instruction> loads(int count) {
   std::string text;
   for (int n = 0; n < count; ++n) text += "load space=inp length=4096 dram_offset=" + std::to_string(n * 4096) + "\n";

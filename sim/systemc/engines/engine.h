@@ -39,6 +39,8 @@ class Engine : public sc_core::sc_module, public Process {
   virtual void reset();
   /// Whether FETCH may not push in this cycle; a head that leaves makes room from the next cycle on.
   bool full() const { return queue_.size() + (popped_at_ == context_.agenda.now() ? 1 : 0) >= depth_; }
+  /// Whether it may in the next cycle.
+  bool has_room_next() const { return queue_.size() < depth_; }
   void push(uint32_t pc, const isa::Instruction& instruction);
   bool queue_empty() const { return queue_.empty(); }
   uint32_t head_pc() const { return queue_.front().item.pc; }

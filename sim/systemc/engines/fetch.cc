@@ -183,7 +183,12 @@ void Fetch::step() {
       return;
     }
     Engine& engine = npu_.engine(*target);
-    if (engine.full()) return;  // woken when it has room
+    if (engine.full()) {
+      // Woken when it has room. A head that has left in this cycle asked for the next one while this turn was still
+      // due, which counted as asked for already.
+      if (engine.has_room_next()) wake_at(now + 1);
+      return;
+    }
     engine.push(pc_, instruction_);
     ++context_.counters(isa::Unit::kFetch).busy;
     ++context_.result->instructions;

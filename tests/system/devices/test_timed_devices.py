@@ -11,7 +11,7 @@ import pytest
 
 import tessera
 from tests.oracle import oracle
-from tests.system import attention
+from tests.system import attention, builders
 from tests.system.conftest import ROOT
 from tests.system.networks.test_models import random_feeds
 from tests.system.operators.test_activation_products import random_product
@@ -126,6 +126,39 @@ def test_chains(chained, config, latency):
     stats = check(*chained, config, 0.015 if latency == 500 else 0.01, dram_latency=latency)
     layers = [layer for layer in stats.layers if layer.placement == "npu"]
     assert any(layer.bytes["output"] == 0 for layer in layers)  # results that never leave the chip
+
+
+def product_of_odd_rows(heads, tokens, size):
+    """Scores of odd rows times values, both from DRAM."""
+    g, rng = builders.Graph(), np.random.default_rng(tokens)
+    step = lambda scale: [g.constant(np.float32(scale)), g.constant(np.uint8(128))]
+    shapes = {"a": [1, heads, tokens, tokens], "b": [1, heads, tokens, size]}
+    a, b = (g.input(rng.integers(0, 256, shape).astype(np.uint8), name) for name, shape in shapes.items())
+    return g.finish(g.node("QLinearMatMul", [a, *step(0.02), b, *step(0.02), *step(0.3)], "y")), g.feeds
+
+
+def sum_of_two(tokens):
+    g, rng = builders.Graph(), np.random.default_rng(tokens)
+    step = lambda scale: [g.constant(np.float32(scale)), g.constant(np.uint8(128))]
+    a, b = (g.input(rng.integers(0, 256, [1, 8, tokens, tokens]).astype(np.uint8), name) for name in "ab")
+    y = g.node("QLinearAdd", [a, *step(0.02), b, *step(0.02), *step(0.05)], "y", domain=builders.MS)
+    return g.finish(y), g.feeds
+
+
+PREDICTED = {
+    "columns of odd rows on one core": ("npu64", lambda: product_of_odd_rows(3, 65, 16)),
+    "columns of odd rows on eight": ("npu64x8", lambda: product_of_odd_rows(3, 65, 16)),
+    "a sum whose vectors take four cycles": ("npu64", lambda: sum_of_two(129)),
+}
+
+
+@pytest.mark.parametrize("name", PREDICTED)
+def test_predictions(name):
+    """What the compiler expects of transfers and ports is within 5 % of the timing model."""
+    config, build = PREDICTED[name]
+    model, feeds = build()
+    stats = check(model.SerializeToString(), feeds, config)
+    assert abs(stats.predicted_cycles - stats.cycles) <= 0.05 * stats.cycles, (stats.predicted_cycles, stats.cycles)
 
 
 @pytest.mark.parametrize("name", ["mobilenetv2_qdq", "shufflenet-v2-12-int8", "mobilenetv3_fx_int8"])

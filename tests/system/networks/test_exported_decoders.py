@@ -150,6 +150,30 @@ def test_norms_of_sums(opset):
     same_when_prepared(data, {n: rng.standard_normal((2, 3, 16)).astype(np.float32) for n in ("x", "w")})
 
 
+@pytest.mark.parametrize("axis", [-1, 2])
+@pytest.mark.parametrize("shift", [True, False])
+def test_a_norm_of_an_older_opset(axis, shift):
+    """ONNX Runtime's optimiser writes LayerNormalization in any opset."""
+    rng = np.random.default_rng(6)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("LayerNormalization", ["p", "g", "b"][: 2 + shift], ["n"], axis=axis, epsilon=1e-3),
+        helper.make_node("MatMul", ["n", "m"], ["y"]),
+    ]
+    shapes = {"w": (16, 16), "g": (16,), "b": (16,), "m": (16, 8)}
+    constants = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    if not shift:
+        del constants["b"]
+    ports = [("x", TensorProto.FLOAT, [2, 3, 16])], [("y", TensorProto.FLOAT, [2, 3, 8])]
+    data = single(nodes, *ports, constants, 13)
+    same_when_prepared(data, {"x": rng.standard_normal((2, 3, 16)).astype(np.float32)})
+    samples = [{"x": rng.standard_normal((2, 3, 16)).astype(np.float32)} for _ in range(4)]
+    made = tessera.quantize(data, samples, engine="onnxruntime", config="npu256t", numerics="close")
+    session = tessera.Session(made.model.SerializeToString(), "fsim", "npu256t", numerics="close")
+    session.run(None, samples[0])
+    assert {layer.op for layer in session.stats().layers if layer.placement == "npu"} >= {"NormaliseRows"}
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_rotary_positions_alone(interleaved, rank):

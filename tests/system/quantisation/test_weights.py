@@ -78,6 +78,31 @@ def test_a_convolution_is_split_where_its_channels_differ():
     assert whole.report["split_layers"] == []
 
 
+def test_a_split_tensor_that_a_depthwise_convolution_reads_beside_another():
+    """As in a dense block: behind a Concat the convolution has more channels than the tensor that is split."""
+    import _tessera
+
+    from tessera.quantization import split
+
+    b = float_models.Builder(seed=9)
+    sizes = np.geomspace(0.02, 10, 16).astype(np.float32)
+    w = b.constant(b.rng.standard_normal((16, 3, 3, 3)) * sizes[:, None, None, None])
+    x = b.node("Conv", ["x", w], pads=[1] * 4)
+    x = b.node("Mul", [x, b.node("Sigmoid", [x])])
+    x = b.node("Concat", [b.conv("x", 3, 8), x], axis=1)
+    w = b.constant(b.rng.standard_normal((24, 1, 3, 3)))
+    x = b.node("Relu", [b.node("Conv", [x, w, b.constant(b.rng.standard_normal(24))], pads=[1] * 4, group=24)])
+    float_model = b.model(float_models.IMAGE, [b.conv(x, 24, 8)])
+    feeds = as_float32(float_models.feeds_of(float_model, 8))
+    model, _ = prepared_plan(float_model)
+    names = _tessera.operator_names()
+    wanted = split.tensors_of(model, names)
+    places = split.proposals(model, names, measure.Statistics(model, wanted, feeds, wanted))
+    assert len(places) == 1 and sorted(np.concatenate(places[0].parts)) == list(range(16))
+    parts = split.split(model, names, places[0])
+    assert measure.output_distance(parts, feeds, measure.float_outputs(model, feeds)) > 100
+
+
 def test_a_tensor_whose_order_matters_is_not_split():
     """A sum with another tensor, a reshape, and an output of the graph need the channels where they are."""
     from tessera.quantization.split import Moved, follow

@@ -230,10 +230,11 @@ def choose_factors(place, graph, readers, sizes, squares):
 
 def _noise(graph, node, moved, factor, size, squares):
     array = graph.array(node.input[1]).astype(np.float64)
-    if attribute(node, "group", 1) > 1:
-        return float((np.square(array).sum(tuple(range(1, array.ndim))) * (size / 255 / factor) ** 2).sum())
     inner, source = origins(moved)
-    own, factor, squares = array[:, inner], factor[source], squares[source]
+    factor, squares = factor[source], squares[source]
+    if attribute(node, "group", 1) > 1:
+        return float((np.square(array[inner]).sum(tuple(range(1, array.ndim))) * (size / 255 / factor) ** 2).sum())
+    own = array[:, inner]
     shape = (1, -1) + (1,) * (array.ndim - 2)
     scaled = np.abs(own / factor.reshape(shape)).reshape(len(own), -1).max(1)
     rest = np.abs(array[:, ~inner]).reshape(len(own), -1).max(1, initial=0)

@@ -4,7 +4,8 @@ float model. Out: the same model, in which
 
 - weights that are stored in blocks (MatMulNBits, DequantizeLinear of constants) are float constants,
 - GroupQueryAttention is products, a softmax and the Concat that extends its cache,
-- RotaryEmbedding and the normalisations of sums (SkipLayerNormalization and its simplified form) are spelled out.
+- RotaryEmbedding and the normalisations of sums (SkipLayerNormalization and its simplified form) are spelled out, and
+  so is a LayerNormalization in an opset that does not have it, as ONNX Runtime's optimiser writes it.
 
 A node whose form is not served stays as it is, and with it in float on the CPU: `unserved` names it and says why."""
 
@@ -16,6 +17,7 @@ from ..graph import Graph, attribute, is_onnx, names_of, opset_of
 
 DOMAIN = "com.microsoft"
 HIDDEN = -10000.0  # what is added to the score of a position that is not to be seen
+LAYER_NORMALIZATION = 17  # the opset that has it; ONNX Runtime takes and writes it in any
 
 
 def is_contrib(node, *types):
@@ -363,38 +365,41 @@ def _mean(write, x, opset):
     return write.node("ReduceMean", [x], axes=[-1], keepdims=1)
 
 
-def _root_mean_square(write, x, gain, epsilon, opset, output):
-    """x over the root of the mean of its squares along the last axis, times the gain of each channel."""
+def _normalised(write, x, gain, shift, centred, epsilon, opset, output):
+    """x, less its mean where it is `centred`, over the root of the mean of its squares along the last axis, times the
+    gain of each channel, plus the shift if there is one."""
+    if centred:
+        x = write.node("Sub", [x, _mean(write, x, opset)])
     mean = _mean(write, write.node("Mul", [x, x]), opset)
     root = write.node("Sqrt", [write.node("Add", [mean, write.constant(np.float32(epsilon))])])
-    return write.node("Mul", [write.node("Div", [x, root]), gain], output)
+    scaled = write.node("Mul", [write.node("Div", [x, root]), gain], None if shift else output)
+    if shift:
+        write.node("Add", [scaled, shift], output)
 
 
 def _norm(node, graph, write, opset):
-    """The simplified normalisation, which shape inference does not know, and those of sums. Outputs: the result, mean
-    and deviation (not served), the sum."""
+    """The simplified normalisation, which shape inference does not know, the one of an older opset, and those of sums.
+    Outputs: the result, mean and deviation (not served), the sum."""
     statistics = [name for name in node.output[1:3] if name]
     if any(name in graph.readers or name in graph.held for name in statistics):
         return None
     write.begin(node.name or node.output[0])
     epsilon = attribute(node, "epsilon", 1e-5)
-    if node.op_type == "SimplifiedLayerNormalization":
-        if attribute(node, "axis", -1) != -1:
+    simplified = node.op_type.endswith("SimplifiedLayerNormalization")
+    if is_onnx(node, node.op_type):
+        shape = graph.shapes.get(node.input[0])
+        if attribute(node, "axis", -1) not in (-1, None if shape is None else len(shape) - 1):
             return None
-        _root_mean_square(write, node.input[0], node.input[1], epsilon, opset, node.output[0])
+        shift = "" if simplified else _operand(node, 2)
+        _normalised(write, node.input[0], node.input[1], shift, not simplified, epsilon, opset, node.output[0])
         return write.nodes
-    simplified = node.op_type == "SkipSimplifiedLayerNormalization"
     bias = _operand(node, 3 if simplified else 4)
     total = node.output[3] if len(node.output) > 3 and node.output[3] else None
     x = write.node("Add", list(node.input[:2]), None if bias else total)
     if bias:
         x = write.node("Add", [x, bias], total)
     shift = "" if simplified else _operand(node, 3)
-    if not simplified:
-        x = write.node("Sub", [x, _mean(write, x, opset)])
-    scaled = _root_mean_square(write, x, node.input[2], epsilon, opset, None if shift else node.output[0])
-    if shift:
-        write.node("Add", [scaled, shift], node.output[0])
+    _normalised(write, x, node.input[2], shift, not simplified, epsilon, opset, node.output[0])
     return write.nodes
 
 
@@ -441,8 +446,10 @@ def _spell_out_known(model, graph):
     unserved = []
 
     def step(node):
-        simplified = is_onnx(node, "SimplifiedLayerNormalization")
-        if simplified or is_contrib(node, "SkipSimplifiedLayerNormalization", "SkipLayerNormalization"):
+        unknown = is_onnx(node, "SimplifiedLayerNormalization") or (
+            is_onnx(node, "LayerNormalization") and opset_of(model) < LAYER_NORMALIZATION
+        )
+        if unknown or is_contrib(node, "SkipSimplifiedLayerNormalization", "SkipLayerNormalization"):
             return _norm(node, graph, write, opset_of(model))
         if is_contrib(node, "RotaryEmbedding"):
             return _rotary_alone(node, graph, write, rotary)
