@@ -13,6 +13,7 @@
 #include "compiler/npu/assembly/at_once.h"
 #include "compiler/npu/assembly/interleave.h"
 #include "compiler/npu/cores/cores_costs.h"
+#include "compiler/npu/cores/cores_fetch.h"
 #include "compiler/npu/cores/cores_order.h"
 #include "compiler/npu/cores/cores_refine.h"
 #include "compiler/npu/graph/cores_memory.h"
@@ -246,17 +247,25 @@ class Chip {
                            {options_.dram_latency_cycles, options_.dram_bandwidth_bytes, options_.dram_cost})
           .cycles;
     };
-    const auto together = [&](std::vector<CoreCode> all) -> std::optional<int64_t> {
+    const auto replay = [&](std::vector<CoreCode> all) -> std::optional<Replayed> {
       heed_stop(options_);
       order_cores(chip_, waits_, order.slides, config_, all);
       if (!all_end(all)) return std::nullopt;
-      return std::ranges::max(predicted(all, 0), {}, &emit::Prediction::cycles).cycles;
+      Replayed replayed;
+      replayed.cycles = std::ranges::max(predicted(all, 0, &replayed.rests), {}, &emit::Prediction::cycles).cycles;
+      return replayed;
+    };
+    const auto together = [&](const std::vector<CoreCode>& all) -> std::optional<int64_t> {
+      const std::optional<Replayed> replayed = replay(all);
+      return replayed ? std::optional(replayed->cycles) : std::nullopt;
     };
     refine(codes, [&](const CoreCode& code) { return awaits_of(code); }, alone, together);
+    fetch_ahead(codes, options_.dram_bandwidth_bytes, replay);
   }
 
   /// Waits of each core, and what the streams take together. The replay counts cycles of so many layers.
-  std::vector<emit::Prediction> predicted(std::vector<CoreCode>& codes, size_t layers) const {
+  std::vector<emit::Prediction> predicted(std::vector<CoreCode>& codes, size_t layers,
+                                          std::vector<std::vector<int64_t>>* rests = nullptr) const {
     std::vector<emit::CoreStream> streams;
     for (CoreCode& code : codes) {
       emit::SynchroniseOptions order = order_of(plan_, options_);
@@ -277,7 +286,7 @@ class Chip {
         {given_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
              isa::timing::interconnect::kBuffer,
          bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost},
-        bytes_of_all(config_, given_));
+        bytes_of_all(config_, given_), rests);
   }
 
   /// Waits of each core, and what the streams take together: layers have the cycles of the core that ends last.

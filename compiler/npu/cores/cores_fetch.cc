@@ -1,81 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// So many bytes for each layer enter the prediction of all cores: the same for all layers first, then other ones for
-// one layer at a time.
+// Each core has its own rests, and what one fills another may wait for on the shared bus. So parts of the rests are
+// filled, round after round, as the replay of all cores then has other ones; what it likes best is taken. The last
+// constants come first: those of the layers between would only make room for each other.
 #include "compiler/npu/cores/cores_fetch.h"
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <cstdio>
-#include <cstdlib>
 
 namespace tessera::npu {
 
 namespace {
 
-constexpr size_t kFetched = 1000;  // instructions of a core up to which its fetches are looked at
-constexpr std::array<double, 6> kSharesOfRest = {0.12, 0.25, 0.5, 0.75, 1, 1.5};
-constexpr int64_t kWorth = 20;  // cycles that have to go
-constexpr int kRounds = 6;
+constexpr size_t kFetched = 1000;                             // instructions of a core up to which it is looked at
+constexpr std::array<int64_t, 3> kLast = {25, 50, 100};       // per cent of the constants' bytes, the last ones
+constexpr std::array<int64_t, 4> kFilled = {12, 25, 50, 75};  // per cent of a rest
+constexpr int kRounds = 4;
+constexpr int64_t kSaved = 50;  // cycles that have to go
 
 bool conflict(const emit::Work& a, const emit::Work& b) {
   return std::ranges::any_of(a.touches, [&](const emit::Touch& one) {
     return std::ranges::any_of(b.touches, [&](const emit::Touch& other) {
-      return (one.write || other.write) && one.memory == other.memory && one.begin < other.end &&
-             other.begin < one.end;
+      return (one.write || other.write) && one.memory == other.memory && one.begin < other.end && other.begin < one.end;
     });
   });
 }
 
-bool in_dram(const emit::Touch& touch) { return touch.memory >= isa::kSpaces; }
-
-bool loads(const emit::Work& work) { return work.engine == isa::Engine::kLoad && std::ranges::any_of(work.touches, in_dram); }
-
 bool transfers(const emit::Work& work) { return work.engine == isa::Engine::kLoad && !work.idle; }
 
+/// Whether a transfer reads constants.
 bool constant(const emit::Work& work) {
-  return std::ranges::all_of(work.touches, [](const emit::Touch& touch) {
-    return !in_dram(touch) || touch.memory == static_cast<int16_t>(isa::kSpaces + kConstantBase);
-  });
+  constexpr auto kConstants = static_cast<int16_t>(isa::kSpaces + kConstantBase);
+  return work.dram_bytes > 0 && std::ranges::all_of(work.touches, [&](const emit::Touch& touch) {
+           return touch.memory < isa::kSpaces || touch.memory == kConstants;
+         });
 }
 
-/// A core's stream, and how far each fetch of constants may go.
+/// A core's stream, and the first place where each of its last constants may be fetched.
 class Stream {
  public:
-  Stream(const CoreCode& code, uint32_t from) : code_(code) {
-    for (size_t i = 0; i < code.works.size(); ++i) {
-      if (!loads(*code.works[i]) || !constant(*code.works[i]) || code.layers[i] < from) continue;
+  Stream(const CoreCode& code, int64_t per_cent) : code_(code) {
+    int64_t left = 0;
+    for (const emit::Work* work : code.works) left += transfers(*work) && constant(*work) ? work->dram_bytes : 0;
+    left = left * per_cent / 100;
+    for (size_t i = code.works.size(); i-- > 0 && left > 0;) {
+      const emit::Work& work = *code.works[i];
+      if (!transfers(work) || !constant(work)) continue;
+      left -= work.dram_bytes;
       size_t first = i;
-      while (first > 0 && !conflict(*code.works[i], *code.works[first - 1])) --first;
-      if (getenv("X_LOG2")) fprintf(stderr, "fetch at %zu layer %u first %zu (layer %u) bytes %ld\n", i, code.layers[i], first, code.layers[first], code.works[i]->dram_bytes);
-      fetches_.push_back({i, first, code.works[i]->dram_bytes});
+      while (first > 0 && !conflict(work, *code.works[first - 1])) --first;
+      fetches_.push_back({i, first, work.dram_bytes});
     }
+    std::reverse(fetches_.begin(), fetches_.end());
   }
 
-  /// With constants where LOAD rests, such a share of `rests`, by transfer.
-  CoreCode with(const std::vector<int64_t>& rests, double share, int64_t bytes_a_cycle) const {
-    std::vector<bool> taken(code_.works.size(), false);
+  /// With constants in front of other transfers, of no more bytes than `room` has for each transfer.
+  CoreCode with(const std::vector<int64_t>& room) const {
     CoreCode made;
     made.pool.share(code_.pool);
-    made.orders = code_.orders;
+    std::vector<bool> taken(code_.works.size(), false);
+    const auto take = [&](size_t i) {
+      taken[i] = true;
+      made.instructions.push_back(code_.instructions[i]);
+      made.tags.push_back(code_.tags[i]);
+      made.layers.push_back(code_.layers[i]);
+      made.works.push_back(code_.works[i]);
+    };
     size_t next = 0, transfer = 0;
     for (size_t i = 0; i < code_.works.size(); ++i) {
       if (transfers(*code_.works[i])) {
-        const int64_t rest = rests[transfer++];
-        if (!constant(*code_.works[i])) {
-          int64_t left = static_cast<int64_t>(share * static_cast<double>(rest * bytes_a_cycle));
-          while (next < fetches_.size() && (fetches_[next].at < i || taken[fetches_[next].at])) ++next;
-          for (size_t k = next; k < fetches_.size() && fetches_[k].bytes <= left; ++k) {
-            const Fetch& fetch = fetches_[k];
-            if (taken[fetch.at]) continue;
-            if (fetch.first > i) break;
-            taken[fetch.at] = true;
-            left -= fetch.bytes;
-            push(made, fetch.at);
-          }
+        int64_t left = room[transfer++];
+        while (next < fetches_.size() && fetches_[next].at <= i) ++next;
+        for (size_t k = next; k < fetches_.size() && !constant(*code_.works[i]); ++k) {
+          if (taken[fetches_[k].at]) continue;
+          if (fetches_[k].first > i || fetches_[k].bytes > left) break;
+          left -= fetches_[k].bytes;
+          take(fetches_[k].at);
         }
       }
-      if (!taken[i]) push(made, i);
+      if (!taken[i]) take(i);
     }
     return made;
   }
@@ -86,89 +88,48 @@ class Stream {
     int64_t bytes = 0;
   };
 
-  void push(CoreCode& made, size_t i) const {
-    made.instructions.push_back(code_.instructions[i]);
-    made.tags.push_back(code_.tags[i]);
-    made.layers.push_back(code_.layers[i]);
-    made.works.push_back(code_.works[i]);
-  }
-
   const CoreCode& code_;
-  std::vector<Fetch> fetches_;
+  std::vector<Fetch> fetches_;  // in the order of the stream
 };
 
-class Fetching {
- public:
-  Fetching(std::vector<CoreCode>& codes, const Replayed& replayed) : codes_(codes), replayed_(replayed) {}
-
-  void run() {
-    size_t longest = 0;
-    for (const CoreCode& code : codes_) longest = std::max(longest, code.instructions.size());
-    if (longest > kFetched) return;
-    const auto before = replayed_(codes_);
-    if (!before) return;
-    least_ = last(*before);
-    const int64_t all = least_;
-    std::vector<CoreCode> best = codes_;
-    int tries = 0;
-    if (getenv("X_LOG2")) for (uint32_t from : {28u, 26u, 24u, 20u, 16u, 12u, 8u, 0u}) for (int kind = 0; kind < 2; ++kind) {
-      std::vector<CoreCode> other;
-      for (const CoreCode& code : codes_) {
-        CoreCode made;
-        made.pool.share(code.pool);
-        for (size_t i = 0; i < code.works.size(); ++i) {
-          if (code.layers[i] >= from && transfers(*code.works[i]) && (kind == 1 || code.works[i]->dram_bytes > 1000) && constant(*code.works[i])) continue;
-          made.instructions.push_back(code.instructions[i]);
-          made.tags.push_back(code.tags[i]);
-          made.layers.push_back(code.layers[i]);
-          made.works.push_back(code.works[i]);
-        }
-        other.push_back(std::move(made));
-      }
-      auto f = replayed_(other);
-      fprintf(stderr, "without constants from layer %u kind %d: %ld\n", from, kind, f ? last(*f) : -1);
-    }
-    for (const uint32_t from : {26u, 24u, 20u, 16u, 12u, 8u, 0u}) {
-      const std::vector<CoreCode> begin = best;
-      const auto known = *replayed_(begin);
-      const int64_t least = least_;
-      for (const double share : kSharesOfRest) {
-        std::vector<CoreCode> now = begin;
-        auto predictions = known;
-        for (int round = 0; round < kRounds; ++round) {
-          std::vector<CoreCode> other;
-          for (size_t core = 0; core < now.size(); ++core)
-            other.push_back(Stream(now[core], from).with(predictions[core].rests, share, 8));
-          auto found = replayed_(other);
-          if (!found) break;
-          ++tries;
-          predictions = std::move(*found);
-          now = std::move(other);
-          const int64_t cycles = last(predictions);
-          if (getenv("X_LOG3")) fprintf(stderr, "share %.2f round %d: %ld\n", share, round, cycles);
-          if (cycles + kWorth > least_) continue;
-          least_ = cycles;
-          best = now;
-        }
-      }
-      if (getenv("X_LOG2")) fprintf(stderr, "from %u: %ld to %ld\n", from, least, least_);
-    }
-    if (getenv("X_LOG")) fprintf(stderr, "fetch: %ld to %ld, %d tries\n", all, least_, tries);
-    codes_ = std::move(best);
-  }
-
- private:
-  static int64_t last(const std::vector<emit::Prediction>& predictions) {
-    return std::ranges::max(predictions, {}, &emit::Prediction::cycles).cycles;
-  }
-
-  std::vector<CoreCode>& codes_;
-  const Replayed& replayed_;
-  int64_t least_ = 0;
+/// Streams with what a replay says of them.
+struct State {
+  std::vector<CoreCode> codes;
+  Replayed replayed;
 };
+
+std::optional<State> filled(const State& state, int64_t last, int64_t share, int64_t bytes, const ReplayAll& replay) {
+  State next;
+  for (size_t core = 0; core < state.codes.size(); ++core) {
+    std::vector<int64_t> room = state.replayed.rests[core];
+    for (int64_t& cycles : room) cycles = cycles * bytes * share / 100;
+    next.codes.push_back(Stream(state.codes[core], last).with(room));
+  }
+  std::optional<Replayed> replayed = replay(next.codes);
+  if (!replayed) return std::nullopt;
+  next.replayed = std::move(*replayed);
+  return next;
+}
 
 }  // namespace
 
-void fetch_ahead(std::vector<CoreCode>& codes, const Replayed& replayed) { Fetching(codes, replayed).run(); }
+void fetch_ahead(std::vector<CoreCode>& codes, int64_t bytes, const ReplayAll& replay) {
+  for (const CoreCode& code : codes)
+    if (code.instructions.size() > kFetched) return;
+  std::optional<Replayed> before = replay(codes);
+  if (!before) return;
+  State best{std::move(codes), std::move(*before)};
+  for (const int64_t last : kLast) {
+    const State begin = best;
+    for (const int64_t share : kFilled) {
+      std::optional<State> state = begin;
+      for (int round = 0; round < kRounds && state; ++round) {
+        state = filled(*state, last, share, bytes, replay);
+        if (state && state->replayed.cycles + kSaved <= best.replayed.cycles) best = *state;
+      }
+    }
+  }
+  codes = std::move(best.codes);
+}
 
 }  // namespace tessera::npu
