@@ -142,6 +142,9 @@ class Replay {
     for (size_t k = 0; k < engines_.size(); ++k) find_turn(k);
   }
 
+  /// By transfer of LOAD the cycles in front of it in which LOAD moved no data; of a chip's core alone.
+  std::vector<int64_t>& rests() { return rests_; }
+
   Prediction result() {
     Prediction result;
     result.cycles = last_ + kEnd;
@@ -389,6 +392,7 @@ class Replay {
                                     d.waiting * read_ / places_);
     const int64_t busy = d.engine - d.border.ahead;
     const bool inp = work.writes_inp;
+    if (publics_ != nullptr) rests_.push_back(begin - e.end);
     const int64_t waited = store_waits(begin);
     // Padding holds the bus where the data behind it have come.
     hold(std::max(came, e.end - behind_), begin);
@@ -523,6 +527,7 @@ class Replay {
   int64_t in_flight_, writes_in_flight_;
   const int64_t places_;  // of LOAD's runs that wait for data
 
+  std::vector<int64_t> rests_;  // by transfer of LOAD
   std::array<Engine, isa::kEngines> engines_;
   std::vector<Conditions> conditions_;           // by instruction
   int64_t shared_end_ = 0;                       // of LOAD's last read of the shared master
@@ -570,7 +575,7 @@ Prediction predict(std::span<const isa::Header> headers, std::span<const uint32_
 }
 
 std::vector<Prediction> predict(std::span<const CoreStream> cores, size_t layers, const isa::MachineConfig& config,
-                                const Dram& dram, int64_t shared_bandwidth) {
+                                const Dram& dram, int64_t shared_bandwidth, std::vector<std::vector<int64_t>>* rests) {
   std::vector<std::vector<int64_t>> publics(cores.size());
   std::vector<std::vector<isa::Header>> headers(cores.size());
   std::optional<SharedBus> shared;
@@ -595,7 +600,10 @@ std::vector<Prediction> predict(std::span<const CoreStream> cores, size_t layers
       if (k != first) replays[k].heed();
   }
   std::vector<Prediction> predictions;
-  for (Replay& replay : replays) predictions.push_back(replay.result());
+  for (Replay& replay : replays) {
+    predictions.push_back(replay.result());
+    if (rests != nullptr) rests->push_back(std::move(replay.rests()));
+  }
   return predictions;
 }
 

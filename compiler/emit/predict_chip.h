@@ -19,8 +19,10 @@ struct CoreStream {
 };
 
 /// The streams of a chip's cores, by core, with what each waits for the others. `dram`: a core's share of the memory;
-/// `shared_bandwidth`: bytes a cycle of all.
+/// `shared_bandwidth`: bytes a cycle of all. `rests`: if given, by core and transfer of LOAD the cycles in front of it
+/// in which LOAD moves no data.
 std::vector<Prediction> predict(std::span<const CoreStream> cores, size_t layers, const isa::MachineConfig& config,
-                                const Dram& dram, int64_t shared_bandwidth);
+                                const Dram& dram, int64_t shared_bandwidth,
+                                std::vector<std::vector<int64_t>>* rests = nullptr);
 
 }  // namespace tessera::emit

@@ -13,6 +13,7 @@
 #include "compiler/npu/assembly/at_once.h"
 #include "compiler/npu/assembly/interleave.h"
 #include "compiler/npu/cores/cores_costs.h"
+#include "compiler/npu/cores/cores_fetch.h"
 #include "compiler/npu/cores/cores_order.h"
 #include "compiler/npu/cores/cores_refine.h"
 #include "compiler/npu/graph/cores_memory.h"
@@ -30,6 +31,8 @@ namespace {
 
 constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of which the prediction takes the best,
 constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
+constexpr int64_t kNear = 32;        // of the best program's cycles: the part by which others may take more
+constexpr size_t kHands = 2;         // compilations at once: each has a planner for each core
 /// Cycles that a read waits for its turn on the bus, for each other core: programs are planned for each of these.
 constexpr std::array<int64_t, 2> kTurns = {48, 88};
 /// Whether operations can be divided at all: schedules that somebody gives are those of whole operations.
@@ -244,17 +247,25 @@ class Chip {
                            {options_.dram_latency_cycles, options_.dram_bandwidth_bytes, options_.dram_cost})
           .cycles;
     };
-    const auto together = [&](std::vector<CoreCode> all) -> std::optional<int64_t> {
+    const auto replay = [&](std::vector<CoreCode> all) -> std::optional<Replayed> {
       heed_stop(options_);
       order_cores(chip_, waits_, order.slides, config_, all);
       if (!all_end(all)) return std::nullopt;
-      return std::ranges::max(predicted(all, 0), {}, &emit::Prediction::cycles).cycles;
+      Replayed replayed;
+      replayed.cycles = std::ranges::max(predicted(all, 0, &replayed.rests), {}, &emit::Prediction::cycles).cycles;
+      return replayed;
+    };
+    const auto together = [&](const std::vector<CoreCode>& all) -> std::optional<int64_t> {
+      const std::optional<Replayed> replayed = replay(all);
+      return replayed ? std::optional(replayed->cycles) : std::nullopt;
     };
     refine(codes, [&](const CoreCode& code) { return awaits_of(code); }, alone, together);
+    fetch_ahead(codes, options_.dram_bandwidth_bytes, replay);
   }
 
   /// Waits of each core, and what the streams take together. The replay counts cycles of so many layers.
-  std::vector<emit::Prediction> predicted(std::vector<CoreCode>& codes, size_t layers) const {
+  std::vector<emit::Prediction> predicted(std::vector<CoreCode>& codes, size_t layers,
+                                          std::vector<std::vector<int64_t>>* rests = nullptr) const {
     std::vector<emit::CoreStream> streams;
     for (CoreCode& code : codes) {
       emit::SynchroniseOptions order = order_of(plan_, options_);
@@ -275,7 +286,7 @@ class Chip {
         {given_.dram_latency_cycles + isa::timing::interconnect::kRequest + isa::timing::interconnect::kAddress +
              isa::timing::interconnect::kBuffer,
          bytes_of_a_core(config_, given_, static_cast<double>(most) / static_cast<double>(all)), options_.dram_cost},
-        bytes_of_all(config_, given_));
+        bytes_of_all(config_, given_), rests);
   }
 
   /// Waits of each core, and what the streams take together: layers have the cycles of the core that ends last.
@@ -336,31 +347,75 @@ std::optional<Program> planned(const Graph& graph, const isa::MachineConfig& con
   return best;
 }
 
+/// A way to compile a graph: a division, and whether chains may have products between others.
+struct Way {
+  const Shares* shares = nullptr;
+  bool products_between = true;
+};
+
+/// Programs of a graph in several ways, of which the one with the fewest predicted cycles is taken.
+class Ways {
+ public:
+  Ways(const Graph& graph, const isa::MachineConfig& config, const Options& options, bool rivals)
+      : graph_(graph), config_(config), options_(options), rivals_(rivals) {}
+
+  /// Compiles in each way, some of them at once.
+  void offer(const std::vector<Way>& ways) {
+    std::vector<std::optional<Program>> programs(ways.size());
+    at_once(kHands, ways.size(), [&](size_t k, size_t) {
+      Options by = options_;
+      by.products_between = ways[k].products_between && by.products_between;
+      programs[k] = planned(graph_, config_, by, *ways[k].shares, rivals_);
+    });
+    for (size_t k = 0; k < ways.size(); ++k) {
+      if (!programs[k]) continue;
+      const int64_t cycles = predicted_cycles(*programs[k]);
+      tried_.emplace_back(cycles, ways[k].shares);
+      if (best_ && cycles >= least_) continue;
+      least_ = cycles;
+      best_ = std::move(programs[k]);
+    }
+  }
+
+  std::optional<Program>& best() { return best_; }
+  int64_t least() const { return least_; }
+
+  /// The divisions whose programs take little more cycles than the best one, each without products between others.
+  std::vector<Way> shorter() const {
+    std::vector<Way> ways;
+    for (const auto& [cycles, shares] : tried_)
+      if (cycles <= least_ + least_ / kNear) ways.push_back({shares, false});
+    return ways;
+  }
+
+ private:
+  const Graph& graph_;
+  const isa::MachineConfig& config_;
+  const Options& options_;
+  const bool rivals_;
+  std::optional<Program> best_;
+  int64_t least_ = 0;                                     // cycles of the best one
+  std::vector<std::pair<int64_t, const Shares*>> tried_;  // their cycles
+};
+
 }  // namespace
 
 Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   if (!divisible(graph, options)) return compile_one(graph, config, options);
   Options shared = options;
   if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
-  std::optional<Program> best;
-  const Shares* of_best = nullptr;
   const std::vector<Shares> all = choose_shares(graph, config, shared, kCompiled);
-  const auto offer = [&](const Shares& shares, const Options& by) {
-    std::optional<Program> program = planned(graph, config, by, shares, all.size() > 1);
-    if (!program || (best && predicted_cycles(*program) >= predicted_cycles(*best))) return;
-    best = std::move(program);
-    of_best = &shares;
-  };
-  for (const Shares& shares : all) {
-    offer(shares, shared);
-    if (best && predicted_cycles(*best) > kShort) break;
+  Ways ways(graph, config, shared, all.size() > 1);
+  ways.offer({{&all.front()}});
+  if (!ways.best() || ways.least() <= kShort) {
+    std::vector<Way> others;
+    for (size_t k = 1; k < all.size(); ++k) others.push_back({&all[k]});
+    ways.offer(others);
   }
-  if (best && static_cast<int64_t>(best->instructions.size()) <= kAsCompiled) {
-    // As of one core (place_chains): of a short stream also with shorter chains.
-    shared.products_between = false;
-    offer(*of_best, shared);
-  }
-  return best ? std::move(*best) : compile_one(graph, config, options);
+  // As of one core (place_chains): of a short stream also with shorter chains.
+  const bool short_stream = ways.best() && static_cast<int64_t>(ways.best()->instructions.size()) <= kAsCompiled;
+  if (short_stream && shared.products_between) ways.offer(ways.shorter());
+  return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, options);
 }
 
 }  // namespace tessera::npu

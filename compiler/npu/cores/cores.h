@@ -13,7 +13,8 @@
 namespace tessera::npu {
 
 /// What each core computes of each operation: the ways of least estimated cycles, for each price of waiting up to
-/// `most`, the best first. One way for programs that are not short.
+/// `most` with neighbours changed together, the best first, and the best one before that. Of programs that are not
+/// short the first one alone.
 std::vector<Shares> choose_shares(const Graph& graph, const isa::MachineConfig& config, const Options& options,
                                   size_t most);
 

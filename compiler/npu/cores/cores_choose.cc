@@ -218,9 +218,10 @@ class Choice {
       for (const Division& way : ways_[i]) alone_[i].push_back(longest(i, way));
   }
 
-  /// The best ones with their cycles, the least first.
+  /// The best ones with their cycles, the least first, whose neighbours were changed together. Behind them the best one
+  /// before that: the course errs by more than what it gains there.
   std::vector<std::pair<int64_t, Shares>> run(size_t most) {
-    std::vector<std::pair<int64_t, std::vector<size_t>>> found;
+    Found refined, improved;
     // Each as it is best alone; then one axis wherever that can be divided.
     for (const std::optional<size_t> axis : {std::optional<size_t>(), std::optional(kRows), std::optional(kColumns),
                                              std::optional(kChannels), std::optional(kImages)}) {
@@ -232,14 +233,16 @@ class Choice {
       }
       for (int sweep = 0; sweep < kSweeps; ++sweep)
         if (!improve(chosen, sweep % 2 == 1)) break;
-      found.emplace_back(total(chosen), std::move(chosen));
-      refine(found.back().second, found.back().first);
+      refined.emplace_back(total(chosen), chosen);
+      if (chosen.size() <= kRefined) improved.push_back(refined.back());
+      refine(refined.back().second, refined.back().first);
     }
-    std::sort(found.begin(), found.end());
-    found.erase(std::unique(found.begin(), found.end()), found.end());
-    if (found.size() > most) found.resize(most);
     std::vector<std::pair<int64_t, Shares>> shares;
-    for (const auto& [cycles, chosen] : found)
+    std::sort(refined.begin(), refined.end());
+    refined.erase(std::unique(refined.begin(), refined.end()), refined.end());
+    if (refined.size() > most) refined.resize(most);
+    if (!improved.empty()) refined.push_back(*std::min_element(improved.begin(), improved.end()));
+    for (const auto& [cycles, chosen] : refined)
       shares.emplace_back(cycles, shares_of(graph_, divisions_by(chosen), cores_, costs_));
     return shares;
   }
@@ -249,6 +252,7 @@ class Choice {
     size_t from = 0, to = 0;
     TensorId tensor = kNoTensor;
   };
+  using Found = std::vector<std::pair<int64_t, std::vector<size_t>>>;  // cycles, and the way of each operation
   using Needs = std::vector<uint32_t>;  // by core that reads: those that write what it reads, by bits
 
   int64_t longest(size_t i, const Division& way) const {

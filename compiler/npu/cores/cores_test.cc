@@ -140,5 +140,52 @@ TEST(Cores, ColumnsOfTransposedFactorsBeginAtBeats) {
   }
 }
 
+/// Pairs of a depthwise convolution of 3 x 3 and a pointwise one, of so many channels each. Where the channels change
+/// rows and columns are halved.
+Graph separable(int64_t rows, int64_t columns, const std::vector<int64_t>& channels) {
+  Graph graph;
+  Tensor tensor;
+  tensor.h = rows, tensor.w = columns, tensor.c = channels.front();
+  TensorId last = graph.add(tensor);
+  graph.inputs = {last};
+  const auto convolve = [&](int64_t kernel, int64_t stride, int64_t groups) {
+    Convolution op;
+    op.input = last;
+    op.kernel_h = op.kernel_w = kernel;
+    op.stride_h = op.stride_w = stride;
+    op.groups = groups;
+    if (kernel == 3) op.pads = {1, 1, 1, 1};
+    const int64_t each = graph.tensors[static_cast<size_t>(last)].c / groups;
+    op.weights.assign(static_cast<size_t>(tensor.c * each * kernel * kernel), int16_t{3});
+    op.stage.convert = true;
+    op.stage.multiplier = {0.01f};
+    last = op.output = graph.add(tensor);
+    graph.operations.push_back({"conv" + std::to_string(graph.operations.size()), "QLinearConv", 0, op});
+  };
+  for (const int64_t next : channels) {
+    const int64_t stride = next == tensor.c ? 1 : 2;
+    tensor.h = (tensor.h + stride - 1) / stride, tensor.w = (tensor.w + stride - 1) / stride;
+    convolve(3, stride, tensor.c);
+    tensor.c = next;
+    convolve(1, 1, 1);
+  }
+  graph.outputs = {last};
+  return graph;
+}
+
+TEST(Cores, ShorterChainsAreCompared) {
+  const isa::MachineConfig config = chip("npu256", 4);
+  for (const Graph& graph : {separable(25, 5, {64, 64}), separable(12, 12, {64, 64})}) {
+    const int64_t shorter = predicted_cycles(compile(graph, config, {.products_between = false}));
+    EXPECT_LE(predicted_cycles(compile(graph, config, {})), shorter);
+  }
+}
+
+/// One division for each of three prices of waiting is changed by neighbours together; those before that are more.
+TEST(Cores, DivisionsOfSingleOperationsAreCompared) {
+  const Graph graph = separable(24, 24, {16, 32, 32, 64, 64, 64, 128});
+  EXPECT_GT(choose_shares(graph, chip("npu256", 4), {}, 1).size(), 3u);
+}
+
 }  // namespace
 }  // namespace tessera::npu
