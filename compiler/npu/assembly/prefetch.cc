@@ -26,10 +26,7 @@ struct Emitter::Timeline {
 int64_t Emitter::bus_cycles(const emit::Work& work) const {
   const emit::Duration& d = work.duration;
   const int64_t beats = d.beats * config.axi_bytes / bus_bytes;
-  if (work.engine != isa::Engine::kLoad) return beats + isa::kInstructionBytes / bus_bytes;
-  // Short bursts wait for places in flight. On a chip of several cores others use the bus meanwhile.
-  const int64_t waits = config.cores > 1 ? 0 : d.bursts * read_latency / std::max(1, config.reads_in_flight);
-  return std::max({beats, d.engine, waits}) + isa::kInstructionBytes / bus_bytes;
+  return std::max(beats, work.engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
 }
 
 Emitter::Profile Emitter::profile_of(std::span<const Pushed> step) const {

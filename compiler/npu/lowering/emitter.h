@@ -52,7 +52,6 @@ class Emitter {
   Emitter(const isa::MachineConfig& machine, const Options& options, WeightBytes bytes = WeightBytes::kPacked)
       : config(machine),
         weights(bytes),
-        read_latency(options.dram_latency_cycles),
         bus_bytes(options.dram_bandwidth_bytes > 0 ? std::min<int64_t>(options.dram_bandwidth_bytes, machine.axi_bytes)
                                                    : machine.axi_bytes) {}
 
@@ -141,8 +140,7 @@ class Emitter {
 
   const isa::MachineConfig& config;
   const WeightBytes weights;
-  const int64_t read_latency;  // of DRAM, in cycles
-  const int64_t bus_bytes;     // that DRAM moves in a cycle
+  const int64_t bus_bytes;  // that DRAM moves in a cycle
   ConstantPool constants;
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;
