@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "compiler/npu/tests/core_code.h"
+
 namespace tessera::npu {
 namespace {
 
@@ -17,32 +19,21 @@ constexpr auto kWgt = static_cast<int16_t>(isa::Space::kWgt), kInp = static_cast
                kArena = static_cast<int16_t>(isa::kSpaces + kArenaBase);
 
 emit::Work work(Engine engine, int64_t bytes, std::initializer_list<emit::Touch> touches) {
-  emit::Work made;
-  made.engine = engine;
-  made.idle = false;
+  emit::Work made = test::work(engine, touches);
   made.dram_bytes = bytes;
-  for (const emit::Touch& touch : touches) made.touches.push_back(touch);
   return made;
 }
 
 /// Two layers: weights, input and products of each. The second one's weights stand at byte `at` of WGT.
 CoreCode two_layers(int64_t at) {
-  CoreCode code;
-  const std::vector<emit::Work> works = {
+  return test::core_code({
       work(Engine::kLoad, 64, {{0, 64, kConstants, false}, {0, 64, kWgt, true}}),
       work(Engine::kLoad, 64, {{0, 64, kArena, false}, {0, 64, kInp, true}}),
       work(Engine::kGemm, 0, {{0, 64, kInp, false}, {0, 64, kWgt, false}}),
       work(Engine::kLoad, 64, {{64, 128, kConstants, false}, {at, at + 64, kWgt, true}}),
       work(Engine::kLoad, 64, {{64, 128, kArena, false}, {64, 128, kInp, true}}),
       work(Engine::kGemm, 0, {{64, 128, kInp, false}, {at, at + 64, kWgt, false}}),
-  };
-  for (uint32_t i = 0; i < works.size(); ++i) {
-    code.works.push_back(code.pool.add(works[i]));
-    code.instructions.emplace_back(isa::Fence{});
-    code.tags.push_back(i);
-    code.layers.push_back(i);
-  }
-  return code;
+  });
 }
 
 /// In front of which instruction the second layer's weights are fetched.

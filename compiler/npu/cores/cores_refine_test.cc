@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "compiler/npu/tests/core_code.h"
+
 namespace tessera::npu {
 namespace {
 
@@ -15,30 +17,19 @@ constexpr int16_t kInp = static_cast<int16_t>(isa::Space::kInp), kOut = static_c
                   kAcc = static_cast<int16_t>(isa::Space::kAcc);
 
 emit::Work work(Engine engine, int64_t cycles, std::initializer_list<emit::Touch> touches) {
-  emit::Work made;
-  made.engine = engine;
-  made.idle = false;
+  emit::Work made = test::work(engine, touches);
   made.duration.engine = cycles;
-  for (const emit::Touch& touch : touches) made.touches.push_back(touch);
   return made;
 }
 
 /// A core whose walk over rows could overtake the results of a product.
 CoreCode walk_behind_results() {
-  CoreCode code;
-  const std::vector<emit::Work> works = {
+  return test::core_code({
       work(Engine::kGemm, 5000, {{0, 64, kInp, false}, {0, 64, kAcc, true}}),
       work(Engine::kAlu, 100, {{0, 64, kAcc, false}, {0, 64, kOut, true}}),
       work(Engine::kAlu, 1000, {{64, 128, kInp, true}}),
       work(Engine::kGemm, 5000, {{64, 128, kInp, false}, {64, 128, kAcc, true}}),
-  };
-  for (uint32_t i = 0; i < works.size(); ++i) {
-    code.works.push_back(code.pool.add(works[i]));
-    code.instructions.emplace_back(isa::Fence{});
-    code.tags.push_back(i);
-    code.layers.push_back(i);
-  }
-  return code;
+  });
 }
 
 bool overtaken(const CoreCode& code) { return std::ranges::find(code.tags, 2u) < std::ranges::find(code.tags, 1u); }
