@@ -14,7 +14,7 @@ namespace {
 using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
-constexpr int kVersion = 19;
+constexpr int kModelsVersion = 19;
 
 const TypeInfo& first(const Node& node, const Types& inputs) {
   if (inputs.empty() || !inputs[0].present) node.fail(ErrorCode::kInvalidModel, "input 0 is missing");
@@ -34,7 +34,7 @@ void infer_unknown_float(InferContext& c) { c.outputs[0] = TypeInfo::unranked(DT
 /// (x - offset) * scale of each feature, as float32.
 std::optional<Expansion> expand_scaler(const Node& node, const Types& inputs) {
   first(node, inputs);
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kModelsVersion);
   Operand y = cast(e, e.input(0), DType::kFloat);
   if (node.has("offset")) y = e.step("Sub", {y, floats(node.get_floats("offset"))});
   if (node.has("scale")) y = e.step("Mul", {y, floats(node.get_floats("scale"))});
@@ -44,7 +44,7 @@ std::optional<Expansion> expand_scaler(const Node& node, const Types& inputs) {
 /// 1 where x is above the threshold, else 0, of x's type.
 std::optional<Expansion> expand_binarizer(const Node& node, const Types& inputs) {
   const DType type = first(node, inputs).dtype;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kModelsVersion);
   const Operand above = e.step(
       "Greater", {cast(e, e.input(0), DType::kFloat), Expander::scalar(DType::kFloat, node.get_float("threshold", 0))});
   return e.finish({cast(e, above, type)});
@@ -56,7 +56,7 @@ std::optional<Expansion> expand_normalizer(const Node& node, const Types& inputs
   const std::string norm = node.get_string("norm", "MAX");
   if (norm != "MAX" && norm != "L1" && norm != "L2")
     node.fail(ErrorCode::kInvalidModel, "attribute 'norm' = '" + norm + "' is none of MAX, L1, L2");
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kModelsVersion);
   const Operand x = cast(e, e.input(0), DType::kFloat);
   const Expander::Attributes over = {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}};
   const Operand size = e.steps(norm == "MAX"  ? "ReduceMax"
@@ -70,7 +70,7 @@ std::optional<Expansion> expand_normalizer(const Node& node, const Types& inputs
 /// Features that hold replaced_value (NaN included) become those of imputed_value.
 std::optional<Expansion> expand_imputer(const Node& node, const Types& inputs) {
   const DType type = first(node, inputs).dtype;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kModelsVersion);
   if (type == DType::kInt64) {
     const Operand missing =
         e.step("Equal", {e.input(0), Expander::constant(Tensor::scalar_i64(node.get_int("replaced_value_int64", 0)))});
@@ -99,7 +99,7 @@ std::optional<Expansion> expand_linear_regressor(const Node& node, const Types& 
     node.fail(ErrorCode::kInvalidModel, std::to_string(coefficients.size()) + " coefficients do not make " +
                                             std::to_string(targets) + " targets");
   const int64_t features = static_cast<int64_t>(coefficients.size()) / targets;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kModelsVersion);
   const Operand weights = Expander::constant(Tensor::of(DType::kFloat, {targets, features}, coefficients));
   const Operand turned = e.step("Transpose", {weights}, {{"perm", std::vector<int64_t>{1, 0}}});
   Operand y = e.step("MatMul", {cast(e, e.input(0), DType::kFloat), turned});
@@ -111,7 +111,7 @@ std::optional<Expansion> expand_linear_regressor(const Node& node, const Types& 
 std::optional<Expansion> expand_extractor(const Node& node, const Types& inputs) {
   const TypeInfo& x = first(node, inputs);
   if (!x.ranked) return std::nullopt;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kModelsVersion);
   Operand data = e.input(0);
   if (x.shape.size() == 1) data = e.step("Unsqueeze", {data, Expander::integers({0})});
   const Operand indices = e.step("Reshape", {e.input(1), Expander::integers({-1})});
@@ -123,7 +123,7 @@ std::optional<Expansion> expand_one_hot(const Node& node, const Types& inputs) {
   const DType type = first(node, inputs).dtype;
   if (node.get_int("zeros", 1) == 0)
     node.fail(ErrorCode::kUnsupported, "zeros = 0, which makes an unknown category an error, is not served");
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kModelsVersion);
   Operand x = e.input(0), categories;
   if (type == DType::kString) {
     categories = Expander::constant(Tensor::vector_of_strings(node.get_strings("cats_strings")));
@@ -141,7 +141,7 @@ std::optional<Expansion> expand_feature_vectorizer(const Node& node, const Types
   if (widths.size() != inputs.size())
     node.fail(ErrorCode::kInvalidModel,
               std::to_string(widths.size()) + " inputdimensions for " + std::to_string(inputs.size()) + " inputs");
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kModelsVersion);
   std::vector<Operand> parts;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Shape& shape = inputs[i].shape;

@@ -12,7 +12,7 @@ namespace {
 using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
-constexpr int kVersion = 17;
+constexpr int kContribVersion = 17;
 
 /// The operator of that name in `version` of the standard, with the same operands and attributes.
 ExpandFunction standard(int version) {
@@ -24,7 +24,7 @@ ExpandFunction standard(int version) {
 
 /// Inputs: x, axis as a scalar.
 std::optional<Expansion> expand_dims(const Node& node, const Types& inputs) {
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kContribVersion);
   return e.finish({e.step("Unsqueeze", {e.input(0), e.step("Reshape", {e.input(1), Expander::integers({1})})})});
 }
 
@@ -32,7 +32,7 @@ std::optional<Expansion> expand_dims(const Node& node, const Types& inputs) {
 std::optional<Expansion> expand_integer_product(const Node& node, const Types& inputs) {
   for (size_t i = 0; i < 2; ++i)
     kernel::require_type(node, inputs.at(i).dtype, kernel::set_of({DType::kInt16, DType::kUint16}), "an operand");
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kContribVersion);
   const bool is_signed = inputs[0].dtype != DType::kUint16;
   const Expander::Attributes to = {{"to", static_cast<int64_t>(is_signed ? DType::kInt32 : DType::kUint32)}};
   return e.finish({e.step("MatMul", {e.step("Cast", {e.input(0)}, to), e.step("Cast", {e.input(1)}, to)})});
@@ -45,7 +45,7 @@ std::optional<Expansion> expand_distances(const Node& node, const Types& inputs)
   if (metric != "sqeuclidean" && metric != "euclidean")
     node.fail(ErrorCode::kInvalidModel, "attribute 'metric' = '" + metric + "' is neither sqeuclidean nor euclidean");
   for (size_t i = 0; i < 2; ++i) kernel::require_rank(node, inputs.at(i), 2, "an operand");
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kContribVersion);
   const Operand a = e.step("Unsqueeze", {e.input(0), Expander::integers({1})}),
                 b = e.step("Unsqueeze", {e.input(1), Expander::integers({0})});
   const Expander::Attributes over = {{"axes", std::vector<int64_t>{2}}, {"keepdims", int64_t{0}}};
@@ -55,14 +55,14 @@ std::optional<Expansion> expand_distances(const Node& node, const Types& inputs)
 
 /// The different elements in the order of their first appearance, the place of each element among them, their counts.
 std::optional<Expansion> expand_unique(const Node& node, const Types& inputs) {
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kContribVersion);
   const std::vector<Operand> all = e.steps("Unique", {e.input(0)}, {{"sorted", int64_t{0}}}, 4);
   return e.finish({all[0], all[2], all[3]});
 }
 
 /// Embeddings and parameters in 8 bits with a scale and a zero point each: EmbedLayerNormalization of their values.
 std::optional<Expansion> expand_embedding(const Node& node, const Types& inputs) {
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kContribVersion);
   std::vector<Operand> operands = {e.input(0), e.input(1)};
   for (size_t i = 0; i < 5; ++i) {
     const Operand quantised = e.input(2 + i);

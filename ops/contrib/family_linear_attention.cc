@@ -26,7 +26,7 @@ void require_shape(const InferContext& c, size_t i, const Shape& wanted, const c
                   std::string(what) + " has shape " + to_string(t.shape) + ", not " + to_string(wanted));
 }
 
-int64_t extent(const TypeInfo& t, size_t d) { return t.ranked ? t.shape[d] : -1; }
+int64_t extent_at(const TypeInfo& t, size_t d) { return t.ranked ? t.shape[d] : -1; }
 
 // ---------------------------------------------------------------------------------------------- CausalConvWithState
 
@@ -39,14 +39,14 @@ void infer_causal_conv(InferContext& c) {
   for (size_t i = 1; i < 4; ++i)
     if (c.has(i)) require_same_type(c.node, x, c.input(i));
   require_rank(c.node, x, 3, "input");
-  const int64_t channels = extent(x, 1);
+  const int64_t channels = extent_at(x, 1);
   require_shape(c, 1, {channels, 1, -1}, "weight");
-  if (extent(w, 2) == 0) c.node.fail(ErrorCode::kInvalidModel, "weight has no elements");
-  const int64_t past = extent(w, 2) < 0 ? -1 : extent(w, 2) - 1;
+  if (extent_at(w, 2) == 0) c.node.fail(ErrorCode::kInvalidModel, "weight has no elements");
+  const int64_t past = extent_at(w, 2) < 0 ? -1 : extent_at(w, 2) - 1;
   require_shape(c, 2, {channels}, "bias");
-  require_shape(c, 3, {extent(x, 0), channels, past}, "past_state");
+  require_shape(c, 3, {extent_at(x, 0), channels, past}, "past_state");
   c.outputs[0] = without_constant(x);
-  if (c.outputs.size() > 1) c.outputs[1] = TypeInfo::tensor(x.dtype, {extent(x, 0), channels, past});
+  if (c.outputs.size() > 1) c.outputs[1] = TypeInfo::tensor(x.dtype, {extent_at(x, 0), channels, past});
 }
 
 /// past (or zeros) and x joined along the last axis.
@@ -105,10 +105,10 @@ Rule rule_of(const Node& node) {
 
 int64_t per_head(const Node& node, const TypeInfo& t, int64_t heads, const char* what) {
   require_rank(node, t, 3, what);
-  if (extent(t, 2) >= 0 && extent(t, 2) % heads != 0)
+  if (extent_at(t, 2) >= 0 && extent_at(t, 2) % heads != 0)
     node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(t.shape) + " does not divide into " +
                                             std::to_string(heads) + " heads");
-  return extent(t, 2) < 0 ? -1 : extent(t, 2) / heads;
+  return extent_at(t, 2) < 0 ? -1 : extent_at(t, 2) / heads;
 }
 
 void infer_linear_attention(InferContext& c) {
@@ -129,14 +129,14 @@ void infer_linear_attention(InferContext& c) {
     require_same_type(node, q, c.input(i));
   }
   const int64_t width = per_head(node, q, q_heads, "query"), value = per_head(node, c.input(2), heads, "value");
-  const int64_t batch = extent(q, 0), length = extent(q, 1);
+  const int64_t batch = extent_at(q, 0), length = extent_at(q, 1);
   require_shape(c, 1, {batch, length, width < 0 ? -1 : width * heads}, "key");
   require_shape(c, 2, {batch, length, -1}, "value");
   require_shape(c, 3, {batch, heads, width, value}, "past_state");
   for (size_t i : {4, 5}) {
     if (!c.has(i)) continue;
     require_shape(c, i, {batch, length, -1}, i == 4 ? "decay" : "beta");
-    const int64_t last = extent(c.input(i), 2), whole = i == 4 ? heads * width : 1;
+    const int64_t last = extent_at(c.input(i), 2), whole = i == 4 ? heads * width : 1;
     if (last >= 0 && last != heads && width >= 0 && last != whole)
       node.fail(ErrorCode::kInvalidModel, std::string(i == 4 ? "decay " : "beta ") + to_string(c.input(i).shape) +
                                               " must have " + std::to_string(heads) + " or " + std::to_string(whole) +

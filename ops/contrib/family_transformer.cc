@@ -17,10 +17,10 @@ namespace {
 using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
-constexpr int kVersion = 13;
+constexpr int kTransformerVersion = 13;
 
 /// Heads of one attention: queries [B,N,S,H], keys [B,N,T,H], values [B,N,T,V].
-struct Heads {
+struct AttentionHeads {
   Operand q, k, v;
   DType type = DType::kFloat;
   int64_t head_size = 0;
@@ -29,14 +29,14 @@ struct Heads {
 
 bool is_present(const Types& inputs, size_t i) { return i < inputs.size() && inputs[i].present; }
 
-int64_t heads_of(const Node& node) {
+int64_t head_count(const Node& node) {
   const int64_t heads = node.get_int("num_heads", 0);
   if (heads < 1) node.fail(ErrorCode::kInvalidModel, "attribute 'num_heads' must be positive");
   return heads;
 }
 
 /// [B,S,N*H] to [B,N,S,H].
-Operand split_heads(Expander& e, const Operand& x, int64_t heads, int64_t size) {
+Operand head_parts(Expander& e, const Operand& x, int64_t heads, int64_t size) {
   const Operand parts = e.step("Reshape", {x, Expander::integers({0, 0, heads, size})});
   return e.step("Transpose", {parts}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
 }
@@ -48,7 +48,7 @@ Operand filter_value(const Node& node, DType type) {
 /// Values to add to the scores for a mask of integers: [B,T] or [B,S,T] with 0 for what is hidden, or [B], how many
 /// keys of each sequence are to be seen. Nothing while a size is unknown.
 std::optional<Operand> mask_values(Expander& e, const Node& node, const TypeInfo& mask, size_t index,
-                                   const Heads& heads) {
+                                   const AttentionHeads& heads) {
   if (!mask.ranked) return std::nullopt;
   const size_t rank = mask.shape.size();
   Operand seen;
@@ -73,7 +73,7 @@ std::optional<Operand> mask_values(Expander& e, const Node& node, const TypeInfo
 }
 
 /// 0 for keys up to the query's own, the lowest number behind. Nothing while a size is unknown.
-std::optional<Operand> causal_values(const Heads& heads) {
+std::optional<Operand> causal_values(const AttentionHeads& heads) {
   if (heads.queries < 0 || heads.keys < heads.queries) return std::nullopt;
   Tensor values(DType::kFloat, {1, 1, heads.queries, heads.keys});
   const int64_t past = heads.keys - heads.queries;
@@ -85,8 +85,8 @@ std::optional<Operand> causal_values(const Heads& heads) {
 }
 
 /// softmax(q k^T * scale + addends) v as [B,S,N*V]. `mask`, `bias`: indices of operands, those beyond the list absent.
-std::optional<Operand> attend(Expander& e, const Node& node, const Types& inputs, const Heads& heads, size_t mask,
-                              size_t bias) {
+std::optional<Operand> attend(Expander& e, const Node& node, const Types& inputs, const AttentionHeads& heads,
+                              size_t mask, size_t bias) {
   const float given = node.get_float("scale", 0.0f);
   const double scale = given != 0.0f ? given : 1.0 / std::sqrt(static_cast<double>(heads.head_size));
   const Operand keys = e.step("Transpose", {heads.k}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
@@ -124,7 +124,7 @@ void refuse_rotary(const Node& node) {
 std::optional<Expansion> attend_projected(Expander& e, const Node& node, const Types& inputs, const Operand& projected,
                                           const std::vector<int64_t>& sizes, DType type, size_t mask, size_t past,
                                           size_t bias) {
-  const int64_t count = heads_of(node);
+  const int64_t count = head_count(node);
   for (const int64_t size : sizes)
     if (size < 1 || size % count != 0)
       node.fail(ErrorCode::kInvalidModel,
@@ -132,14 +132,14 @@ std::optional<Expansion> attend_projected(Expander& e, const Node& node, const T
   if (sizes[0] != sizes[1]) node.fail(ErrorCode::kInvalidModel, "queries and keys differ in size");
   const std::vector<Operand> parts =
       e.steps("Split", {projected, Expander::integers(sizes)}, {{"axis", int64_t{2}}}, 3);
-  Heads heads{split_heads(e, parts[0], count, sizes[0] / count),
-              split_heads(e, parts[1], count, sizes[1] / count),
-              split_heads(e, parts[2], count, sizes[2] / count),
-              type,
-              sizes[0] / count,
-              dimension(inputs[0], 0),
-              dimension(inputs[0], 1),
-              dimension(inputs[0], 1)};
+  AttentionHeads heads{head_parts(e, parts[0], count, sizes[0] / count),
+                       head_parts(e, parts[1], count, sizes[1] / count),
+                       head_parts(e, parts[2], count, sizes[2] / count),
+                       type,
+                       sizes[0] / count,
+                       dimension(inputs[0], 0),
+                       dimension(inputs[0], 1),
+                       dimension(inputs[0], 1)};
   if (is_present(inputs, past)) {
     const auto of_past = [&](int64_t which) {
       return e.step("Gather", {e.input(past), Expander::constant(Tensor::scalar_i64(which))}, {{"axis", int64_t{0}}});
@@ -181,7 +181,7 @@ std::optional<Expansion> expand_attention(const Node& node, const Types& inputs)
   kernel::require_rank(node, inputs[1], 2, "the weights");
   const auto sizes = projection_sizes(node, inputs[1]);
   if (!sizes || !inputs[0].ranked) return std::nullopt;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kTransformerVersion);
   Operand projected = e.step("MatMul", {e.input(0), e.input(1)});
   if (is_present(inputs, 2)) projected = e.step("Add", {projected, e.input(2)});
   return attend_projected(e, node, inputs, projected, *sizes, inputs[0].dtype, 3, 4, 5);
@@ -196,7 +196,7 @@ std::optional<Expansion> expand_qattention(const Node& node, const Types& inputs
   kernel::require_rank(node, inputs[1], 2, "the weights");
   const auto sizes = projection_sizes(node, inputs[1]);
   if (!sizes || !inputs[0].ranked) return std::nullopt;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kTransformerVersion);
   const Operand sum = e.steps("MatMulInteger", {e.input(0), e.input(1), e.input(6), e.input(7)}, {}, 1, "", 10)[0];
   const DType type = inputs[2].dtype;
   const Operand real = e.step("Cast", {sum}, {{"to", static_cast<int64_t>(type)}});
@@ -221,7 +221,7 @@ std::optional<Expansion> expand_multi_head(const Node& node, const Types& inputs
     node.fail(ErrorCode::kUnsupported, "past_sequence_length, cache_indirection and the result qk are not served");
   kernel::require_type(node, inputs[0].dtype, kernel::kFloats, "query");
   kernel::require_rank(node, inputs[0], 3, "the query");
-  const int64_t count = heads_of(node), hidden = dimension(inputs[0], 2);
+  const int64_t count = head_count(node), hidden = dimension(inputs[0], 2);
   if (hidden < 0 || !inputs[1].ranked || !inputs[2].ranked) return std::nullopt;
   const size_t rank = inputs[1].shape.size();
   if ((rank != 3 && rank != 4) || inputs[2].shape.size() != rank)
@@ -232,26 +232,26 @@ std::optional<Expansion> expand_multi_head(const Node& node, const Types& inputs
   if (hidden % count != 0 || values % count != 0)
     node.fail(ErrorCode::kInvalidModel,
               std::to_string(hidden) + " channels do not make " + std::to_string(count) + " heads");
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kTransformerVersion);
   std::vector<Operand> qkv = {e.input(0), e.input(1), e.input(2)};
   if (is_present(inputs, 3)) {
     const std::vector<Operand> biases =
         e.steps("Split", {e.input(3), Expander::integers({hidden, hidden, values})}, {{"axis", int64_t{0}}}, 3);
     for (size_t i = 0; i < (rank == 3 ? 3U : 1U); ++i) qkv[i] = e.step("Add", {qkv[i], biases[i]});
   }
-  qkv[0] = split_heads(e, qkv[0], count, hidden / count);
+  qkv[0] = head_parts(e, qkv[0], count, hidden / count);
   if (rank == 3) {
-    qkv[1] = split_heads(e, qkv[1], count, hidden / count);
-    qkv[2] = split_heads(e, qkv[2], count, values / count);
+    qkv[1] = head_parts(e, qkv[1], count, hidden / count);
+    qkv[2] = head_parts(e, qkv[2], count, values / count);
   }
-  Heads heads{qkv[0],
-              qkv[1],
-              qkv[2],
-              inputs[0].dtype,
-              hidden / count,
-              dimension(inputs[0], 0),
-              dimension(inputs[0], 1),
-              dimension(inputs[1], rank == 3 ? 1 : 2)};
+  AttentionHeads heads{qkv[0],
+                       qkv[1],
+                       qkv[2],
+                       inputs[0].dtype,
+                       hidden / count,
+                       dimension(inputs[0], 0),
+                       dimension(inputs[0], 1),
+                       dimension(inputs[1], rank == 3 ? 1 : 2)};
   if (is_present(inputs, 6) && is_present(inputs, 7)) {
     heads.k = e.step("Concat", {e.input(6), heads.k}, {{"axis", int64_t{2}}});
     heads.v = e.step("Concat", {e.input(7), heads.v}, {{"axis", int64_t{2}}});
@@ -415,7 +415,7 @@ std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& input
     node.fail(ErrorCode::kInvalidModel, "A must be float32 or float16");
   const std::optional<BlockWeights> weights = block_weights(node, inputs);
   if (!weights) return std::nullopt;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kTransformerVersion);
   if (node.get_int("accuracy_level", 0) != 4 || !is_block_summed(*weights) || !weights->whole_zeros ||
       is_present(inputs, 4)) {
     const auto groups = blocks_of_columns(node, inputs, weights->depth, weights->block);

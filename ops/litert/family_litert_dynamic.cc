@@ -43,7 +43,7 @@ Row symmetric(float low, float high) {
   return range == 0 ? Row{} : Row{127.0F / range, range / 127.0F, 0};
 }
 
-void infer_quantize(InferContext& context) {
+void infer_dynamic_quantize(InferContext& context) {
   expect_dtype(context, 0, {DType::kFloat}, "X");
   const TypeInfo& x = context.input(0);
   Shape rows = {-1};
@@ -53,7 +53,7 @@ void infer_quantize(InferContext& context) {
   if (context.outputs.size() > 2) context.outputs[2] = TypeInfo::tensor(DType::kInt8, rows);
 }
 
-void evaluate_quantize(EvalContext& context) {
+void evaluate_dynamic_quantize(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
   const int64_t rows = rows_of(node, x.shape());
@@ -122,8 +122,8 @@ void evaluate_scale(EvalContext& context) {
 }  // namespace
 
 void register_litert_dynamic(Registry& registry) {
-  kernel::add_operator(registry, "litert", "DynamicQuantize", 1, {1, 1}, infer_quantize, evaluate_quantize,
-                       {"axis", "symmetric"}, 4, {1, 3});
+  kernel::add_operator(registry, "litert", "DynamicQuantize", 1, {1, 1}, infer_dynamic_quantize,
+                       evaluate_dynamic_quantize, {"axis", "symmetric"}, 4, {1, 3});
   kernel::add_operator(registry, "litert", "DynamicScale", 1, {2, 4}, infer_scale, evaluate_scale,
                        {"channel_axis", "symmetric", "w_scales", "w_sums"}, 8);
 }

@@ -20,13 +20,13 @@ using litert::doubling_high_product;
 using litert::fixed_point;
 using litert::FixedPoint;
 
-const std::vector<DType> kQuantised = {DType::kUint8, DType::kInt8, DType::kInt16};
+const std::vector<DType> kPoolQuantised = {DType::kUint8, DType::kInt8, DType::kInt16};
 
 // --- AveragePool: the sum of what lies inside, divided by its number, halves away from zero; x and y share parameters
 
 void infer_average_pool(InferContext& context) {
   const Node& node = context.node;
-  expect_dtype(context, 0, kQuantised, "X");
+  expect_dtype(context, 0, kPoolQuantised, "X");
   const TypeInfo& x = context.input(0);
   TypeInfo result = same_shape(x, x.dtype);
   if (result.ranked) {
@@ -67,7 +67,7 @@ ReducedAxes reduced_axes(const Node& node, size_t rank) {
 
 void infer_mean(InferContext& context) {
   const Node& node = context.node;
-  expect_dtype(context, 0, kQuantised, "X");
+  expect_dtype(context, 0, kPoolQuantised, "X");
   const TypeInfo& x = context.input(0);
   TypeInfo result = TypeInfo::unranked(x.dtype);
   if (x.ranked)
@@ -144,7 +144,7 @@ Raw reciprocal_of_one_plus(Raw x) {
 }
 
 void infer_softmax(InferContext& context) {
-  expect_dtype(context, 0, kQuantised, "X");
+  expect_dtype(context, 0, kPoolQuantised, "X");
   context.outputs[0] = same_shape(context.input(0), context.input(0).dtype);
 }
 

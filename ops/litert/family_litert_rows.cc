@@ -13,7 +13,6 @@ namespace {
 using namespace kernel;
 using litert::fixed_point;
 using litert::FixedPoint;
-using litert::multiply;
 
 constexpr TypeSet kBytes = set_of({DType::kInt8, DType::kUint8});
 
@@ -72,7 +71,7 @@ void evaluate_l2_normalization(EvalContext& c, const std::vector<TypeInfo>&) {
     if (kSigned) root.shift += 7;
     for (int64_t i = 0; i < depth; ++i) {
       const int32_t steps = x[i] - zero;
-      y[i] = saturated<T>(kSigned ? multiply(steps, root) : 128 + multiply(128 * steps, root));
+      y[i] = saturated<T>(kSigned ? litert::multiply(steps, root) : 128 + litert::multiply(128 * steps, root));
     }
   });
 }
@@ -92,9 +91,9 @@ void evaluate_squared_difference(EvalContext& c, const std::vector<TypeInfo>& ty
   const auto compute = [&]<typename T>(Tag<T>) {
     binary_loop(out.shape(), c.input(0).shape(), c.input(1).shape(), elements<T>(c.input(0)), elements<T>(c.input(1)),
                 mutable_elements<T>(out), [&](T a, T b) -> T {
-                  const int32_t difference =
-                      multiply((a - a_zero) * (1 << kLeft), of_a) - multiply((b - b_zero) * (1 << kLeft), of_b);
-                  return saturated<T>(int64_t{multiply(difference * difference, of_y)} + y_zero);
+                  const int32_t difference = litert::multiply((a - a_zero) * (1 << kLeft), of_a) -
+                                             litert::multiply((b - b_zero) * (1 << kLeft), of_b);
+                  return saturated<T>(int64_t{litert::multiply(difference * difference, of_y)} + y_zero);
                 });
   };
   out.dtype() == DType::kInt8 ? compute(Tag<int8_t>{}) : compute(Tag<uint8_t>{});

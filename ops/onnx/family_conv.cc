@@ -43,11 +43,11 @@ void evaluate_conv(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 // ------------------------------------------------------------------------------------------------------ ConvInteger
 
-const kernel::TypeSet kBytes = kernel::set_of({DType::kUint8, DType::kInt8});
+const kernel::TypeSet kConvolutionBytes = kernel::set_of({DType::kUint8, DType::kInt8});
 
 void infer_conv_integer(InferContext& c) {
-  kernel::require_type(c.node, c.input(0).dtype, kBytes, "the input");
-  kernel::require_type(c.node, c.input(1).dtype, kBytes, "the weights");
+  kernel::require_type(c.node, c.input(0).dtype, kConvolutionBytes, "the input");
+  kernel::require_type(c.node, c.input(1).dtype, kConvolutionBytes, "the weights");
   for (size_t i = 2; i < 4; ++i) {
     if (!c.has(i)) continue;
     const TypeInfo& zero = c.input(i);

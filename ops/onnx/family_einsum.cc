@@ -178,17 +178,17 @@ void infer_einsum(InferContext& c) {
 
 // -------------------------------------------------------------------------------------------------------- evaluation
 
-struct Operand {
+struct LabelledTensor {
   Tensor tensor;
   Labels labels;  // one for each dimension, all different
 };
 
-bool contains(const Labels& labels, int label) {
+bool has_label(const Labels& labels, int label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
 /// The operand's dimensions in the order of `labels`, all of which it has.
-Tensor arranged(const Operand& operand, const Labels& labels) {
+Tensor arranged(const LabelledTensor& operand, const Labels& labels) {
   std::vector<int64_t> order;
   for (int label : labels)
     order.push_back(std::find(operand.labels.begin(), operand.labels.end(), label) - operand.labels.begin());
@@ -196,9 +196,9 @@ Tensor arranged(const Operand& operand, const Labels& labels) {
 }
 
 /// Takes diagonals of repeated subscripts and drops dimensions of 1 whose subscript is longer elsewhere.
-Operand prepare(const Tensor& x, const Labels& labels, const std::map<int, int64_t>& extent) {
+LabelledTensor prepare(const Tensor& x, const Labels& labels, const std::map<int, int64_t>& extent) {
   const std::vector<int64_t> strides = kernel::row_strides(x.shape());
-  Operand result;
+  LabelledTensor result;
   Shape shape;
   std::vector<int64_t> from;
   for (size_t d = 0; d < labels.size(); ++d) {
@@ -217,15 +217,15 @@ Operand prepare(const Tensor& x, const Labels& labels, const std::map<int, int64
 }
 
 /// Sums over the subscripts that are not in `kept`, in row-major order of the rest.
-Operand summed(const Operand& operand, const Labels& kept) {
+LabelledTensor summed(const LabelledTensor& operand, const Labels& kept) {
   Labels stay, go;
-  for (int label : operand.labels) (contains(kept, label) ? stay : go).push_back(label);
+  for (int label : operand.labels) (has_label(kept, label) ? stay : go).push_back(label);
   if (go.empty()) return operand;
   Labels all = stay;
   all.insert(all.end(), go.begin(), go.end());
   const Tensor x = arranged(operand, all);
   const Shape shape(x.shape().begin(), x.shape().begin() + static_cast<int64_t>(stay.size()));
-  Operand result{Tensor(x.dtype(), shape), stay};
+  LabelledTensor result{Tensor(x.dtype(), shape), stay};
   kernel::visit_arithmetic(x.dtype(), [&]<typename T>(kernel::Tag<T>) {
     const T* in = kernel::elements<T>(x);
     T* out = kernel::mutable_elements<T>(result.tensor);
@@ -237,22 +237,23 @@ Operand summed(const Operand& operand, const Labels& kept) {
 }
 
 /// The product of two operands, summed over the subscripts both have and `kept` has not.
-Operand contracted(const Node& node, const Operand& left, const Operand& right, const Labels& kept) {
-  const auto needed = [&](const Operand& other) {
+LabelledTensor contracted(const Node& node, const LabelledTensor& left, const LabelledTensor& right,
+                          const Labels& kept) {
+  const auto needed = [&](const LabelledTensor& other) {
     Labels labels = kept;
     labels.insert(labels.end(), other.labels.begin(), other.labels.end());
     return labels;
   };
-  const Operand a = summed(left, needed(right)), b = summed(right, needed(left));
+  const LabelledTensor a = summed(left, needed(right)), b = summed(right, needed(left));
   Labels batch, rows, columns, inner;
   for (int label : a.labels) {
-    if (!contains(b.labels, label))
+    if (!has_label(b.labels, label))
       rows.push_back(label);
     else
-      (contains(kept, label) ? batch : inner).push_back(label);
+      (has_label(kept, label) ? batch : inner).push_back(label);
   }
   for (int label : b.labels)
-    if (!contains(a.labels, label)) columns.push_back(label);
+    if (!has_label(a.labels, label)) columns.push_back(label);
   const auto joined = [](std::initializer_list<Labels> parts) {
     Labels all;
     for (const Labels& part : parts) all.insert(all.end(), part.begin(), part.end());
@@ -285,7 +286,7 @@ void evaluate_einsum(EvalContext& c, const std::vector<TypeInfo>& types) {
   }
   const std::map<int, int64_t> extent = extents(c.node, labels, shapes);
   const Labels output = expand(equation.output, widest);
-  Operand result = prepare(kernel::widen(c.input(0)), labels[0], extent);
+  LabelledTensor result = prepare(kernel::widen(c.input(0)), labels[0], extent);
   for (size_t i = 1; i < labels.size(); ++i) {
     Labels kept = output;
     for (size_t j = i + 1; j < labels.size(); ++j) kept.insert(kept.end(), labels[j].begin(), labels[j].end());

@@ -13,14 +13,14 @@ namespace {
 
 using namespace kernel;
 
-enum class Sample { kNearest, kLinear, kCubic };
+enum class GridMode { kNearest, kLinear, kCubic };
 enum class Padding { kZeros, kBorder, kReflection };
 
-Sample sample_of(const Node& node) {
+GridMode grid_mode_of(const Node& node) {
   const std::string mode = node.get_string("mode", node.version < 20 ? "bilinear" : "linear");
-  if (mode == "nearest") return Sample::kNearest;
-  if (mode == (node.version < 20 ? "bilinear" : "linear")) return Sample::kLinear;
-  if (mode == (node.version < 20 ? "bicubic" : "cubic")) return Sample::kCubic;
+  if (mode == "nearest") return GridMode::kNearest;
+  if (mode == (node.version < 20 ? "bilinear" : "linear")) return GridMode::kLinear;
+  if (mode == (node.version < 20 ? "bicubic" : "cubic")) return GridMode::kCubic;
   node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' is not known in opset " + std::to_string(node.version));
 }
 
@@ -34,7 +34,7 @@ Padding padding_of(const Node& node) {
 
 void infer_grid_sample(InferContext& c) {
   const TypeInfo &x = c.input(0), &grid = c.input(1);
-  sample_of(c.node);
+  grid_mode_of(c.node);
   padding_of(c.node);
   require_type(c.node, x.dtype, kNumeric, "X");
   require_type(c.node, grid.dtype, kFloats, "grid");
@@ -83,14 +83,14 @@ struct AxisTaps {
 };
 
 template <typename R>
-AxisTaps<R> axis_taps(R x, int64_t length, Sample sample, Padding padding, bool align) {
+AxisTaps<R> axis_taps(R x, int64_t length, GridMode sample, Padding padding, bool align) {
   const R size = static_cast<R>(length), low = align ? R{0} : R{-0.5}, high = align ? size - 1 : size - R{0.5};
   x = align ? (x + 1) / 2 * (size - 1) : ((x + 1) * size - 1) / 2;
-  if (sample == Sample::kNearest) x = std::nearbyint(x);
+  if (sample == GridMode::kNearest) x = std::nearbyint(x);
   if (!std::isfinite(x)) x = R{-1e9};  // far outside
   if (x < low || x > high) {
     // Cubic keeps its position: its taps are clamped one by one.
-    if (padding == Padding::kBorder && sample != Sample::kCubic)
+    if (padding == Padding::kBorder && sample != GridMode::kCubic)
       x = std::clamp<R>(x, 0, size - 1);
     else if (padding == Padding::kReflection)
       x = reflect(x, low, high);
@@ -107,13 +107,13 @@ AxisTaps<R> axis_taps(R x, int64_t length, Sample sample, Padding padding, bool 
     taps.index[static_cast<size_t>(taps.count)] = place(i);
     taps.weight[static_cast<size_t>(taps.count++)] = weight;
   };
-  if (sample == Sample::kNearest) {
+  if (sample == GridMode::kNearest) {
     add_tap(static_cast<int64_t>(std::nearbyint(x)), 1);
     return taps;
   }
   const int64_t left = static_cast<int64_t>(std::floor(x));
   const R t = x - static_cast<R>(left);
-  if (sample == Sample::kLinear) {
+  if (sample == GridMode::kLinear) {
     add_tap(left, 1 - t);
     add_tap(left + 1, t);
     return taps;
@@ -143,7 +143,7 @@ R gather_taps(const T* plane, const std::vector<AxisTaps<R>>& taps, const std::v
 
 void evaluate_grid_sample(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor x = widen(c.input(0));
-  const Sample sample = sample_of(c.node);
+  const GridMode sample = grid_mode_of(c.node);
   const Padding padding = padding_of(c.node);
   const bool align = c.node.get_int("align_corners", 0) != 0;
   const Shape& shape = x.shape();

@@ -19,7 +19,7 @@ namespace {
 using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
-constexpr int kVersion = 13;
+constexpr int kLayoutVersion = 13;
 constexpr const char* kNhwc = "com.ms.internal.nhwc";
 constexpr const char* kNchwc = "com.microsoft.nchwc";
 
@@ -36,7 +36,7 @@ std::set<std::string> with(std::set<std::string> names, const std::set<std::stri
 ExpandFunction channels_last(const std::string& op, int version) {
   return [op, version](const Node& node, const Types& inputs) -> std::optional<Expansion> {
     if (op == "QLinearConv" && node.domain == kMicrosoft && node.get_int("channels_last", 0) == 0) {
-      Expander e(node, inputs, kVersion);
+      Expander e(node, inputs, kLayoutVersion);
       Expander::Attributes attributes = node.attributes;
       attributes.erase("channels_last");
       return e.finish(e.steps(op, e.inputs(), std::move(attributes), node.output_count, "", version));
@@ -126,7 +126,7 @@ std::optional<Expansion> expand_nchwc_conv(const Node& node, const Types& inputs
   if (inputs.size() < 2) node.fail(ErrorCode::kInvalidModel, "weights are missing");
   kernel::require_rank(node, inputs[1], 4, "W");
   if (!inputs[1].is_static()) return std::nullopt;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kLayoutVersion);
   Expander::Attributes attributes = node.attributes;
   for (const char* name : {"activation", "activation_params", "block"}) attributes.erase(name);
   const Operand weights = ordered_weights(e, node, inputs[1], node.get_int("group", 1));
@@ -138,7 +138,7 @@ std::optional<Expansion> expand_nchwc_conv(const Node& node, const Types& inputs
 /// A pool is that of the standard: blocks do not meet.
 ExpandFunction nchwc_pool(const std::string& op, int version) {
   return [op, version](const Node& node, const Types& inputs) -> std::optional<Expansion> {
-    Expander e(node, inputs, kVersion);
+    Expander e(node, inputs, kLayoutVersion);
     Expander::Attributes attributes = node.attributes;
     attributes.erase("block");
     return e.finish(e.steps(op, e.inputs(), std::move(attributes), node.output_count, "", version));
@@ -152,7 +152,7 @@ std::optional<Expansion> expand_reorder_input(const Node& node, const Types& inp
   const bool last = node.get_int("channels_last", 0) != 0;
   if (!x.ranked || x.shape[last ? 3 : 1] < 0) return std::nullopt;
   const int64_t channels = x.shape[last ? 3 : 1], block = block_of(node);
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kLayoutVersion);
   Operand y = e.input(0);
   if (last) y = e.step("Transpose", {y}, {{"perm", channel_permutation(4, false)}});
   const int64_t missing = (block - channels % block) % block;
@@ -170,7 +170,7 @@ std::optional<Expansion> expand_reorder_output(const Node& node, const Types& in
   if (x.ranked && x.shape[1] >= 0 && x.shape[1] < channels)
     node.fail(ErrorCode::kInvalidModel,
               "attribute 'channels' = " + std::to_string(channels) + " of " + to_string(x.shape));
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kLayoutVersion);
   const Operand axis = Expander::integers({1});
   Operand y = e.step("Slice", {e.input(0), Expander::integers({0}), Expander::integers({channels}), axis});
   if (node.get_int("channels_last", 0) != 0) y = e.step("Transpose", {y}, {{"perm", channel_permutation(4, true)}});
@@ -186,7 +186,7 @@ std::optional<Expansion> expand_nchwc_upsample(const Node& node, const Types& in
       {"mode", node.get_string("mode", "nearest")},
       {"coordinate_transformation_mode", node.get_string("coordinate_transformation_mode", "half_pixel")},
       {"nearest_mode", std::string("floor")}};
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kLayoutVersion);
   return e.finish({e.step("Resize", {e.input(0), Operand(), Expander::constant(std::move(factors))}, attributes)});
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 const kernel::TypeSet kProductTypes =
     kernel::kFloats | kernel::set_of({DType::kInt32, DType::kUint32, DType::kInt64, DType::kUint64});
-const kernel::TypeSet kBytes = kernel::set_of({DType::kUint8, DType::kInt8});
+const kernel::TypeSet kProductBytes = kernel::set_of({DType::kUint8, DType::kInt8});
 
 void infer_matmul(InferContext& c) {
   kernel::require_type(c.node, c.input(0).dtype, kProductTypes, "the first operand");
@@ -51,7 +51,7 @@ Shape zero_shape(const Shape& zero, bool left) {
 void infer_matmul_integer(InferContext& c) {
   for (size_t i = 0; i < 2; ++i) {
     const TypeInfo& operand = c.input(i);
-    kernel::require_type(c.node, operand.dtype, kBytes, i == 0 ? "A" : "B");
+    kernel::require_type(c.node, operand.dtype, kProductBytes, i == 0 ? "A" : "B");
     if (!c.has(i + 2)) continue;
     const TypeInfo& zero = c.input(i + 2);
     kernel::require_same_type(c.node, operand, zero);

@@ -14,7 +14,7 @@ namespace {
 using Operand = Expander::Operand;
 using Types = std::vector<TypeInfo>;
 
-constexpr int kVersion = 7;
+constexpr int kRenewedVersion = 7;
 /// Operator sets 6 and below of a type that set 7 knows: inputs, attributes of set 6, and those only of sets below.
 struct Renewed {
   const char* name;
@@ -32,7 +32,7 @@ Expander::Attributes kept(const Node& node) {
 
 /// The same operator with other attributes.
 Expansion renewed(const Node& node, const Types& inputs, Expander::Attributes attributes) {
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   return e.finish(e.steps(node.op_type, e.inputs(), std::move(attributes), node.output_count));
 }
 
@@ -111,7 +111,7 @@ std::optional<Expansion> expand_binary(const Node& node, const Types& inputs) {
   require_contained(node, inputs[0], inputs[1]);
   const Alignment alignment = align(node, inputs[0], inputs[1]);
   if (!alignment.known) return std::nullopt;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   Operand second = e.input(1);
   if (alignment.shape) second = e.step("Reshape", {second, Expander::integers(*alignment.shape)});
   return e.finish({e.step(node.op_type, {e.input(0), second}, kept(node))});
@@ -130,7 +130,7 @@ std::optional<Expansion> expand_prelu(const Node& node, const Types& inputs) {
   if (inputs.size() != 2) node.fail(ErrorCode::kInvalidModel, "two operands are needed");
   const TypeInfo &x = inputs[0], &slope = inputs[1];
   if (!slope.ranked) return std::nullopt;
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   Operand values = e.input(1);
   if (slope.shape.size() == 1 && slope.shape[0] != 1) {
     if (!x.ranked) return std::nullopt;
@@ -146,7 +146,7 @@ std::optional<Expansion> expand_prelu(const Node& node, const Types& inputs) {
 // ------------------------------------------------------------------------------------- contents that changed places
 
 std::optional<Expansion> expand_reshape(const Node& node, const Types& inputs) {
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   return e.finish({e.step("Reshape", {e.input(0), Expander::integers(node.get_ints("shape"))})});
 }
 
@@ -190,7 +190,7 @@ std::optional<Expansion> expand_split(const Node& node, const Types& inputs) {
     if (!inputs[1].constant) return std::nullopt;
     attributes["split"] = inputs[1].constant->to_int64s();
   }
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   return e.finish(e.steps("Split", {e.input(0)}, std::move(attributes), node.output_count));
 }
 
@@ -203,7 +203,7 @@ std::optional<Expansion> expand_tile(const Node& node, const Types& inputs) {
   std::vector<int64_t> repeats(inputs[0].shape.size(), 1);
   const int64_t axis = normalise_axis(node, inputs[2].constant->to_int64s()[0], static_cast<int64_t>(repeats.size()));
   repeats[static_cast<size_t>(axis)] = inputs[1].constant->to_int64s()[0];
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   return e.finish({e.step("Tile", {e.input(0), Expander::integers(repeats)})});
 }
 
@@ -232,7 +232,7 @@ std::optional<Expansion> expand_batch_norm(const Node& node, const Types& inputs
     node.fail(
         ErrorCode::kUnsupported,
         "is_test is 0 and statistics of the batch are asked for: that is training; export the model for inference");
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   Operand y = e.steps("BatchNormalization", e.inputs(), kept(node), 1)[0];
   if (node.output_count > 1) node.fail(ErrorCode::kUnsupported, "it has statistics as results, which inference lacks");
   return e.finish({y});
@@ -249,14 +249,14 @@ DType float_type(const Node& node, const Types& inputs) {
 /// alpha * x + beta.
 std::optional<Expansion> expand_affine(const Node& node, const Types& inputs) {
   const DType type = float_type(node, inputs);
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   const Operand scaled = e.step("Mul", {e.input(0), Expander::scalar(type, node.get_float("alpha", 1))});
   return e.finish({e.step("Add", {scaled, Expander::scalar(type, node.get_float("beta", 0))})});
 }
 
 /// scale * x.
 std::optional<Expansion> expand_scale(const Node& node, const Types& inputs) {
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   const Operand factor = Expander::scalar(float_type(node, inputs), node.get_float("scale", 1));
   return e.finish({e.step("Mul", {e.input(0), factor})});
 }
@@ -264,7 +264,7 @@ std::optional<Expansion> expand_scale(const Node& node, const Types& inputs) {
 /// alpha * tanh(beta * x).
 std::optional<Expansion> expand_scaled_tanh(const Node& node, const Types& inputs) {
   const DType type = float_type(node, inputs);
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   const Operand inner = e.step("Mul", {e.input(0), Expander::scalar(type, node.get_float("beta", 1))});
   return e.finish({e.step("Mul", {e.step("Tanh", {inner}), Expander::scalar(type, node.get_float("alpha", 1))})});
 }
@@ -272,7 +272,7 @@ std::optional<Expansion> expand_scaled_tanh(const Node& node, const Types& input
 /// alpha * log(1 + exp(beta * x)).
 std::optional<Expansion> expand_parametric_softplus(const Node& node, const Types& inputs) {
   const DType type = float_type(node, inputs);
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   const Operand inner = e.step("Mul", {e.input(0), Expander::scalar(type, node.get_float("beta", 1))});
   return e.finish({e.step("Mul", {e.step("Softplus", {inner}), Expander::scalar(type, node.get_float("alpha", 1))})});
 }
@@ -288,7 +288,7 @@ std::optional<Expansion> expand_image_scaler(const Node& node, const Types& inpu
   Tensor addend(DType::kFloat, {1, static_cast<int64_t>(bias.size()), 1, 1});
   std::copy(bias.begin(), bias.end(), addend.as_mutable<float>().begin());
   if (type == DType::kDouble) node.fail(ErrorCode::kUnsupported, "float64 is not served");
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   const Operand scaled = e.step("Mul", {e.input(0), Expander::scalar(type, node.get_float("scale", 1))});
   return e.finish({e.step("Add", {scaled, Expander::constant(kernel::narrow(addend, type))})});
 }
@@ -315,7 +315,7 @@ std::optional<Expansion> expand_crop(const Node& node, const Types& inputs) {
   }
   const Expander::Attributes attributes = {
       {"starts", std::vector<int64_t>{border[1], border[0]}}, {"ends", ends}, {"axes", std::vector<int64_t>{2, 3}}};
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   return e.finish({e.step("Slice", {e.input(0)}, attributes)});
 }
 
@@ -336,7 +336,7 @@ std::optional<Expansion> expand_mean_variance(const Node& node, const Types& inp
   std::vector<int64_t> axes = {0, 2, 3};
   if (node.get_int("across_channels", 0) != 0) axes = {0, 1, 2, 3};
   const Expander::Attributes over = {{"axes", axes}, {"keepdims", int64_t{1}}};
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   const Operand centred = e.step("Sub", {e.input(0), e.step("ReduceMean", {e.input(0)}, over)});
   if (node.get_int("normalize_variance", 1) == 0) return e.finish({centred});
   const Operand variance = e.step("ReduceMean", {e.step("Mul", {centred, centred})}, over);
@@ -364,7 +364,7 @@ std::optional<Expansion> expand_given_tensor_fill(const Node& node, const Types&
     node.fail(ErrorCode::kInvalidModel,
               std::to_string(values.size()) + " values do not fill a tensor of " + to_string(shape));
   std::copy(values.begin(), values.end(), result.as_mutable<float>().begin());
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kRenewedVersion);
   return e.finish({Expander::constant(std::move(result))});
 }
 

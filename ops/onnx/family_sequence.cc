@@ -164,7 +164,7 @@ std::vector<int64_t> part_lengths(const Node& node, const Tensor* split, int64_t
   return parts;
 }
 
-void infer_split(InferContext& c) {
+void infer_split_to_sequence(InferContext& c) {
   const TypeInfo& in = tensor_type(c, 0);
   if (c.has(1)) require_type(c.node, c.inputs[1].dtype, kIndex, "split");
   c.outputs[0] = as_kind(TypeInfo::unranked(in.dtype), Kind::kSequence);
@@ -359,7 +359,7 @@ void register_sequence(Registry& r) {
   add(r, "SequenceInsert", 11, {2, 3}, infer_insert, evaluate_insert);
   add(r, "SequenceErase", 11, {1, 2}, infer_erase, evaluate_erase);
   add(r, "SequenceLength", 11, kOne, infer_length, evaluate_length);
-  add(r, "SplitToSequence", 11, {1, 2}, infer_split, evaluate_split, {"axis", "keepdims"});
+  add(r, "SplitToSequence", 11, {1, 2}, infer_split_to_sequence, evaluate_split, {"axis", "keepdims"});
   add(r, "ConcatFromSequence", 11, kOne, infer_join, evaluate_join, {"axis", "new_axis"});
   add_checked(r, "SequenceMap", 17, {1, -1}, infer_map, evaluate_map, {"body"}, {1, -1});
   add_checked(r, "Optional", 15, {0, 1}, infer_optional, evaluate_optional, {"type"});

@@ -229,7 +229,7 @@ void infer_transpose(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
 
-Movements transposed(const Node& node, const Types& inputs, const Types&) {
+Movements transposed_axes(const Node& node, const Types& inputs, const Types&) {
   const Shape& shape = inputs[0].shape;
   return {permuted(shape, permutation(node, static_cast<int64_t>(shape.size())))};
 }
@@ -551,7 +551,7 @@ void register_shape(Registry& r) {
   add_movement(r, "Unsqueeze", 1, kOne, infer_unsqueeze, renamed, {"axes"});
   add_movement(r, "Squeeze", 13, {1, 2}, infer_squeeze, renamed);
   add_movement(r, "Unsqueeze", 13, kTwo, infer_unsqueeze, renamed);
-  add_movement(r, "Transpose", 1, kOne, infer_transpose, transposed, {"perm"});
+  add_movement(r, "Transpose", 1, kOne, infer_transpose, transposed_axes, {"perm"});
   add(r, "Concat", 4, {1, -1}, infer_concat, evaluate_concat, {"axis"});
   add_movement(r, "Split", 2, kOne, infer_split, parts, {"axis", "split"}, {1, -1});
   add_movement(r, "Split", 13, {1, 2}, infer_split, parts, {"axis"}, {1, -1});

@@ -76,7 +76,7 @@ void evaluate_normalizer(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 // -------------------------------------------------------------------------------------- StringConcat, StringSplit
 
-void evaluate_concat(EvalContext& c, const std::vector<TypeInfo>& types) {
+void evaluate_string_concat(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor out(DType::kString, types[0].shape);
   binary_loop(out.shape(), c.input(0).shape(), c.input(1).shape(), elements<std::string>(c.input(0)),
               elements<std::string>(c.input(1)), mutable_elements<std::string>(out),
@@ -276,7 +276,7 @@ void evaluate_tf_idf(EvalContext& c, const std::vector<TypeInfo>& types) {
 void register_text(Registry& r) {
   add(r, "StringNormalizer", 10, kOne, infer_normalizer, evaluate_normalizer,
       {"case_change_action", "is_case_sensitive", "locale", "stopwords"});
-  add(r, "StringConcat", 20, kTwo, broadcast_same(kText), evaluate_concat);
+  add(r, "StringConcat", 20, kTwo, broadcast_same(kText), evaluate_string_concat);
   add(r, "StringSplit", 20, kOne, infer_string_split, evaluate_string_split, {"delimiter", "maxsplit"}, {2, 2});
   add(r, "RegexFullMatch", 20, kOne, infer_regex, evaluate_regex, {"pattern"});
   add(r, "TfIdfVectorizer", 9, kOne, infer_tf_idf, evaluate_tf_idf,

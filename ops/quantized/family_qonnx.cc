@@ -19,7 +19,7 @@ using Types = std::vector<TypeInfo>;
 using kernel::elements;
 using kernel::mutable_elements;
 
-constexpr int kVersion = 13;
+constexpr int kQonnxVersion = 13;
 constexpr const char* kFormulaDomain = "tessera";  // the formulas, which nothing expands
 
 enum class Rounding { kHalfEven, kCeil, kFloor, kUp, kDown, kHalfUp, kHalfDown };
@@ -280,7 +280,7 @@ Operand on_grid(Expander& e, Operand x, const Grid& grid, size_t rank) {
 /// Known values on the grid as integers and their parameters. Integers of few bits are multiplied by a power of two and
 /// their scales divided by it: the values stay, and a bias that is rounded to steps of the products keeps its digits.
 Operand known_integers(Expander& e, const Tensor& y, Grid grid) {
-  const Node q{"", "QuantizeLinear", kVersion, "", axis_of(grid), 1};
+  const Node q{"", "QuantizeLinear", kQonnxVersion, "", axis_of(grid), 1};
   Tensor integers = evaluate(q, {y, grid.scale, grid.zero})[0].tensor;
   int greatest = 0;
   for (const int8_t value : integers.as<int8_t>()) greatest = std::max(greatest, std::abs(static_cast<int>(value)));
@@ -307,7 +307,7 @@ bool all_constant(const Types& inputs, size_t first) {
 /// A constant on the grid is a DequantizeLinear of int8; another value goes through `make`.
 template <typename Make>
 std::optional<Expansion> expand_to(const Node& node, const Types& inputs, const Grid& grid, Make make) {
-  Expander e(node, inputs, kVersion);
+  Expander e(node, inputs, kQonnxVersion);
   if (inputs[0].constant) {
     std::vector<Value> values;
     for (const TypeInfo& input : inputs) values.emplace_back(*input.constant);
