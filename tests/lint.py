@@ -28,6 +28,8 @@ import subprocess
 import sys
 import time
 
+import passed
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = "clang-tidy-19"
 INCLUDED = re.compile(r"[+-](#include .*|\s*)$")  # a changed line that says nothing
@@ -232,6 +234,7 @@ def main():
         "--tidy-last", type=int, metavar="N", help="clang-tidy reads only what the last N commits changed"
     )
     parser.add_argument("--deep", action="store_true", help="clang's static analyzer too")
+    parser.add_argument("--fresh", action="store_true", help="also what is unchanged since it passed")
     parser.add_argument("--skip", action="append", default=[], metavar="CHECK", help="leave a check out")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("TESSERA_JOBS") or os.cpu_count() or 1))
     options = parser.parse_args()
@@ -259,8 +262,18 @@ def main():
         checks["ruff"] = lambda: command(*ruff, "check", "--no-cache", "--quiet", "--force-exclude", *python)
         checks["ruff format"] = lambda: command(*ruff, "format", "--quiet", "--diff", "--force-exclude", *python)
     if hardware and shutil.which("verilator"):
-        checks["verilator: machine"] = lambda: command("hw/rtl/lint.sh")
-        checks["verilator: cells"] = lambda: command("hw/prim/lint.sh")
+        memory = passed.Passed(build, os.environ)
+
+        def of_hardware(script):
+            key = memory.key_of_hardware(script)
+            if options.fresh or not memory.has(key):
+                if not command(script):
+                    return False
+                memory.keep(key)
+            return True
+
+        checks["verilator: machine"] = lambda: of_hardware("hw/rtl/lint.sh")
+        checks["verilator: cells"] = lambda: of_hardware("hw/prim/lint.sh")
     if cpp:
         tidy = ClangTidy(build, options.deep)
         read = changed_by_last(options.tidy_last) if options.tidy_last is not None else None

@@ -115,10 +115,15 @@ class CTest:
         self.is_python = any("pytest" in word for word in command)  # those run in PYTHON
 
 
-def ctests(build):
-    """What CTest knows of a configured build."""
+def known_to_ctest(build):
+    """What CTest knows of a configured build, as it describes it (json-v1)."""
     command = ["ctest", "--test-dir", str(build), "--show-only=json-v1"]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def ctests(build):
+    """The tests of a configured build."""
+    found = known_to_ctest(build)
     return [CTest(entry, found["backtraceGraph"], build) for entry in found["tests"]]
 
 

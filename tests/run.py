@@ -3,25 +3,41 @@
 system tests (pytest). With --room it runs the tests of folders (rooms.py), without lint.
 
 clang-tidy reads what the last commits changed: all sources take it longer than all tests (`./dev lint --all` has them).
-Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Options that
-this script does not know go to pytest (`./dev test -k conv`). --random and --seed reach the random programs and models
-through the environment, --long turns on the long variants.
+Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Unit tests
+whose program and data are what they were when they last passed do not run again (passed.py; --fresh runs them).
+Options that this script does not know go to pytest (`./dev test -k conv`), which has a process for each processor.
+--random and --seed reach the random programs and models through the environment, --long turns on the long variants.
 
 --oldest runs the tests of exactness alone, with the onnx package and the ONNX Runtime of requirements-oldest.txt in a
 virtual environment of their own, build/oldest; --long has them behind everything else.
 """
 
 import argparse
+import dataclasses
+import importlib.util
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import time
+import typing
 
+import passed
 import rooms
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@dataclasses.dataclass
+class Stage:
+    """What runs as one process: `kind` says how to count, `finish` what to do behind it, `unchanged` how many tests
+    need not run because they would end as before."""
+
+    kind: str
+    command: list
+    unchanged: int = 0
+    finish: typing.Callable = lambda: None
 
 
 def stream(command, env):
@@ -80,16 +96,56 @@ def oldest_stage(build, arguments):
     path = os.pathsep.join([str(ROOT / "tessera" / "python"), str(build / "lib")])
     short = ["TESSERA_LONG=", "TESSERA_RANDOM=0", "TESSERA_SEED=0"]
     command = ["env", *short, f"PYTHONPATH={path}", oldest_environment(), "-m", "pytest", "-q", "-rs", "--durations=5"]
-    return ("system", [*command, *arguments, *EXACTNESS])
+    return Stage("system", [*command, *arguments, *EXACTNESS])
+
+
+# Options with which somebody looks at one process of pytest.
+ALONE = {"-s", "--capture=no", "--pdb", "--trace", "-n"}
+
+
+def workers(arguments):
+    """Processes of pytest: one for each processor, as long as there are three gigabytes for each. A file's tests share
+    one, with what they prepare for each other. None without pytest-xdist, and for single tests."""
+    single = ALONE & set(arguments) or any("::" in argument for argument in arguments)
+    if single or importlib.util.find_spec("xdist") is None:
+        return []
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    count = min(int(os.environ.get("TESSERA_JOBS") or os.cpu_count() or 1), max(1, memory // 3))
+    return ["-n", str(count), "--dist", "loadfile"] if count > 1 else []
 
 
 def pytest_stage(arguments):
-    return ("system", [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=5", *arguments])
+    return Stage(
+        "system", [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=5", *workers(arguments), *arguments]
+    )
 
 
-def ctest_stage(build, arguments):
-    jobs = str(os.cpu_count() or 1)
-    return ("unit", ["ctest", "--test-dir", str(build), "--output-on-failure", "-j", jobs, *arguments])
+def ctest_stage(build, names, unchanged=0, **keywords):
+    """The CTests of these names, and how many there are besides that would end as before."""
+    command = ["ctest", "--test-dir", str(build), "--output-on-failure", "-j", str(os.cpu_count() or 1)]
+    selected = "|".join(re.escape(name) for name in names)
+    report = ["--output-junit", str(build / "tests" / "ctest.xml")]
+    return Stage("unit", [*command, *report, "-R", f"^({selected})$"], unchanged, **keywords)
+
+
+def unit_stage(build, options, env):
+    """All CTests that could end otherwise than when they last passed."""
+    graph = rooms.known_to_ctest(build)
+    left_out = ("ops_python", "import_python")  # pytest runs them
+    entries = [one for one in graph["tests"] if one["name"] not in left_out]
+    if options.random is not None:
+        entries = [one for one in entries if re.search("random|functional|npu", one["name"])]
+    memory = passed.Passed(build, env)
+    wanted = memory.wanted(entries, options.fresh)
+    report = build / "tests" / "ctest.xml"
+    report.parent.mkdir(exist_ok=True)
+    report.unlink(missing_ok=True)
+
+    def finish():
+        for name in passed.passes(report):
+            memory.keep(wanted.get(name))
+
+    return ctest_stage(build, wanted, len(entries) - len(wanted), finish=finish)
 
 
 def room_stages(found, options, extra):
@@ -99,14 +155,13 @@ def room_stages(found, options, extra):
     if left_out and not extra:
         print(f"left out, because they take minutes (--all runs them): {', '.join(left_out)}", flush=True)
     if tests and not extra:
-        names = "|".join(re.escape(name) for name in tests)
-        yield ctest_stage((ROOT / options.build).resolve(), ["-R", f"^({names})$"])
+        yield ctest_stage((ROOT / options.build).resolve(), tests)
     for entries in zip(*(room.python for room in found), strict=True):
         if group := dict.fromkeys(entry for one in entries for entry in one):
             yield pytest_stage([*extra, *group])
 
 
-def all_stages(options, extra):
+def all_stages(options, extra, env):
     """Of the whole project; what `extra` says to pytest alone is no matter of lint and of unit tests."""
     build = (ROOT / options.build).resolve()
     if options.oldest:
@@ -115,8 +170,9 @@ def all_stages(options, extra):
     drawn = options.random is not None
     if not extra:
         if not drawn:
-            yield ("lint", [sys.executable, "tests/lint.py", "--all", "--tidy-last", "20", "--build", str(build)])
-        yield ctest_stage(build, ["-E", "^(ops|import)_python$", *(["-R", "random|functional|npu"] if drawn else [])])
+            lint = [sys.executable, "tests/lint.py", "--all", "--tidy-last", "20", "--build", str(build)]
+            yield Stage("lint", [*lint, *(["--fresh"] if options.fresh else [])])
+        yield unit_stage(build, options, env)
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
     others = [argument for argument in extra if argument not in files]
     for group in [files] if files else rooms.PYTHON:
@@ -144,22 +200,27 @@ def outcome(name, text):
 def run(stages, options, env):
     """Runs stages one after the other. Returns the exit status."""
     build = (ROOT / options.build).resolve()
-    passed = failed = skipped = 0
-    for name, command in stages:
+    total = [0, 0, 0, 0]
+    for stage in stages:
+        name, command = stage.kind, stage.command
         if options.only and name != options.only:
             continue
         print(f"\n=== {name}: {' '.join(command)}", flush=True)
         start = time.monotonic()
         status, text = stream(command, sanitizer_environment(env) if name == "system" and sanitized(build) else env)
+        stage.finish()
         p, f, s = outcome(name, text)
         if name == "system" and status == 5:
             status = 0  # pytest: the options select no test of this group
         if status != 0 and f == 0:
             f = 1
-        print(f"=== {name}: {p} passed, {f} failed, {s} skipped, {time.monotonic() - start:.0f} s", flush=True)
-        passed, failed, skipped = passed + p, failed + f, skipped + s
-    print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
-    return 1 if failed or passed == 0 else 0
+        same = f", {stage.unchanged} unchanged since they passed" if stage.unchanged else ""
+        print(f"=== {name}: {p} passed, {f} failed, {s} skipped{same}, {time.monotonic() - start:.0f} s", flush=True)
+        total = [sum(pair) for pair in zip(total, (p, f, s, stage.unchanged), strict=True)]
+    good, failed, skipped, unchanged = total
+    same = f", {unchanged} unchanged since they passed (--fresh runs them)" if unchanged else ""
+    print(f"\n{good} passed, {failed} failed, {skipped} skipped{same}", flush=True)
+    return 1 if failed or good + unchanged == 0 else 0
 
 
 def arguments():
@@ -171,6 +232,7 @@ def arguments():
     parser.add_argument("--random", type=int, metavar="N", help="random programs and models to run")
     parser.add_argument("--seed", type=int, metavar="S", help="seed of the random tests")
     parser.add_argument("--long", action="store_true", help="run the long variants too")
+    parser.add_argument("--fresh", action="store_true", help="also the tests that are unchanged since they passed")
     parser.add_argument("--oldest", action="store_true", help="the tests of exactness, on requirements-oldest.txt")
     parser.add_argument("--only", choices=["lint", "unit", "system"], help="run one stage")
     return parser.parse_known_args()
@@ -187,7 +249,7 @@ def main():
     if options.long:
         env["TESSERA_LONG"] = "1"
     if not options.room:
-        return run(all_stages(options, extra), options, env)
+        return run(all_stages(options, extra, env), options, env)
     try:
         tests = rooms.ctests(build)
         found = [rooms.find(name, tests) for name in options.room]

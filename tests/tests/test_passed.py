@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What need not run again: only what passed, and only while nothing changes that it is made of."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import passed  # noqa: E402
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project of four files, with a build of one program and of one machine."""
+    for name in ("hw/rtl/top.sv", "configs/small.toml", "docs/page.md", "base/list.cc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before")
+    for name in ("bin/list_test", "lib/tessera/rtl/small.so"):
+        (tmp_path / "build" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "build" / name).write_text("before")
+    (tmp_path / ".gitignore").write_text("build\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def entries(project):
+    """Three tests as CTest describes them: a program, a proof by Yosys, a script about which nothing is known."""
+    commands = {
+        "list_test": [f"{project}/build/bin/list_test", "--count", "3"],
+        "proof": ["/usr/bin/env", "python3", f"{project}/hw/synth/check.py", "forms"],
+        "script": ["python3", f"{project}/tests/any.py"],
+    }
+    return [{"name": name, "command": command, "properties": []} for name, command in commands.items()]
+
+
+def wanted(project, env=(), **options):
+    return set(passed.Passed(project / "build", dict(env), project).wanted(entries(project), **options))
+
+
+@pytest.fixture
+def remembered(project):
+    memory = passed.Passed(project / "build", {}, project)
+    for key in memory.wanted(entries(project)).values():
+        memory.keep(key)
+    return project
+
+
+def test_what_has_not_passed_runs(project):
+    assert wanted(project) == {"list_test", "proof", "script"}
+
+
+def test_what_passed_does_not_run_again_and_what_is_not_known_does(remembered):
+    assert wanted(remembered) == {"script"}
+    assert wanted(remembered, fresh=True) == {"list_test", "proof", "script"}
+
+
+@pytest.mark.parametrize(
+    "changed, runs",
+    [
+        ("build/bin/list_test", {"list_test"}),
+        ("build/lib/tessera/rtl/small.so", {"list_test"}),
+        ("configs/small.toml", {"list_test"}),
+        ("configs/new.toml", {"list_test"}),
+        ("hw/rtl/top.sv", {"proof"}),
+        ("hw/configs/new.toml", {"list_test", "proof"}),
+        ("base/list.cc", set()),
+        ("docs/page.md", set()),
+    ],
+)
+def test_what_changes_runs_what_is_made_of_it(remembered, changed, runs):
+    (remembered / changed).parent.mkdir(parents=True, exist_ok=True)
+    (remembered / changed).write_text("after")
+    assert wanted(remembered) == {"script", *runs}
+
+
+def test_variables_that_tests_read_count(remembered):
+    assert wanted(remembered, {"TESSERA_LONG": "1"}) == {"list_test", "proof", "script"}
+    assert wanted(remembered, {"EDITOR": "ed"}) == {"script"}
+
+
+def test_a_command_counts(remembered):
+    memory, (program, *_) = passed.Passed(remembered / "build", {}, remembered), entries(remembered)
+    program["command"][-1] = "4"
+    assert set(memory.wanted([program])) == {"list_test"}
+
+
+def test_only_what_ran_and_passed_counts_as_passed(tmp_path):
+    report = tmp_path / "ctest.xml"
+    assert passed.passes(report) == []
+    report.write_text(
+        """<testsuite><testcase name="good" status="run"/><testcase name="absent" status="notrun"/>
+        <testcase name="bad" status="fail"><failure/></testcase></testsuite>"""
+    )
+    assert passed.passes(report) == ["good"]
