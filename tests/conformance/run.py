@@ -31,11 +31,11 @@ def arguments():
 
 def main():
     options = arguments()
-    sys.path[:0] = [str(ROOT), str(ROOT / "tessera" / "python"), str(ROOT / options.build / "lib")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tessera" / "python"), str(ROOT / options.build / "lib")]
     if options.oldest:
-        from tests.run import oldest_environment
+        import run as tests_of_all
 
-        python = oldest_environment()
+        python = tests_of_all.oldest_environment()
         os.execv(python, [python, __file__, *(argument for argument in sys.argv[1:] if argument != "--oldest")])
     import tessera
     from tests.conformance import cases, pool, report

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which files clang-tidy reads again, in a repository of three commits."""
 
+import pathlib
 import subprocess
+import sys
 
 import pytest
 
-from tests import lint
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import lint
 
 SOURCE = '#include "a.h"\n\nint f() { return 1; }\n'
 
