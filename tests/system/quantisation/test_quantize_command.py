@@ -155,6 +155,26 @@ def test_options_that_make_no_sense(tmp_path):
     refused("nothing of the model can be quantised", model, "random", keep_float=["conv0", "conv3"])
 
 
+@pytest.mark.parametrize(
+    "weights, attributes, words",
+    [
+        ([4, 5, 3, 3], {}, "node 'middle' (Conv): input [1,3,8,8] needs weights of 1 groups with 3 channels"),
+        ([4, 3, 3, 3], {"strides": [0, 1]}, "node 'middle' (Conv): strides holds 0"),
+        ([4, 3, 9, 9], {}, "node 'middle' (Conv): the kernel [9,9] with dilations [1,1] is larger than"),
+    ],
+)
+def test_a_node_that_cannot_run_is_named(weights, attributes, words):
+    nodes = [
+        onnx.helper.make_node("Relu", ["x"], ["r"], "first"),
+        onnx.helper.make_node("Conv", ["r", "w"], ["y"], "middle", **attributes),
+    ]
+    value = onnx.numpy_helper.from_array(np.ones(weights, np.float32), "w")
+    shapes = [onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [1, 3, 8, 8]), ("y", None))]
+    graph = onnx.helper.make_graph(nodes, "graph", shapes[:1], shapes[1:], [value])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    refused(words, onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), "random")
+
+
 def test_the_command_refuses_with_one_line(tmp_path, float_file):
     done = ended("quantize", float_file, status=1)
     assert done.stderr.startswith("tessera: error (invalid_argument): no calibration data") and done.stdout == ""

@@ -14,7 +14,7 @@ import tempfile
 import numpy as np
 import onnx
 
-from .errors import argument
+from .errors import argument, refusal
 from .graph import Graph, outer_reads
 
 CONFIG = {
@@ -286,6 +286,7 @@ def float_outputs(model, feeds):
             shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in feed.items())
             # ONNX Runtime puts the file and line of its own source in front.
             cause = re.sub(r"^/\S+:\d+ ", "", str(e).split("Status Message: ")[-1].strip().splitlines()[0])
+            cause = refusal(model, {name: list(value.shape) for name, value in feed.items()}) or cause
             raise argument(
                 f"the float model does not run on sample {number} of the calibration data ({shapes}): {cause}; give "
                 "samples of the shapes that it takes, or --shape with --calibrate random"

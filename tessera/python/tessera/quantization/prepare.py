@@ -18,7 +18,7 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from .attention import masks_to_sums
-from .errors import argument, error, model_error
+from .errors import argument, error, model_error, refusal
 from .forms.contrib import spell_out, weights_to_float
 from .forms.loop_states import fixed_states_to_reads
 from .forms.opsets import Constants, by_definition, convert_opset, lower_opset, plain_casts
@@ -161,7 +161,8 @@ def fold(model):
         try:
             onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         except Exception as e:
-            raise model_error(f"ONNX Runtime does not take the model: {str(e).splitlines()[0]}") from None
+            cause = refusal(model) or f"ONNX Runtime does not take the model: {str(e).splitlines()[0]}"
+            raise model_error(cause) from None
         folded = onnx.load(path)
     # The optimiser adds domains that nothing uses.
     used = {node.domain for node in folded.graph.node} | {""}
