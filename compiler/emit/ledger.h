@@ -26,6 +26,18 @@ class Ledger {
     }
   }
 
+  /// The same where others that go last have booked up to cycle `until`; returns how many of theirs lose their place.
+  int64_t displace(int64_t begin, int64_t cycles, int64_t uses, int64_t until) {
+    book(begin, cycles, uses);
+    int64_t lost = 0;
+    for (int64_t bucket = begin / kBucket; bucket * kBucket < std::min(begin + cycles, until); ++bucket) {
+      const int64_t over = std::max<int64_t>(0, int64_t{used(bucket)} - kBucket);
+      used(bucket) -= static_cast<int32_t>(over);
+      lost += over;
+    }
+    return lost;
+  }
+
   /// Moves `beats` from cycle `begin` on where there is room, in `span` cycles or more; returns the cycle after the
   /// last. `holder`: uses of a port that a beat waits for, and while it waits nobody else moves either. Beats that
   /// wait for answers, and so have more cycles than they need, come later then.

@@ -328,7 +328,7 @@ class Replay {
       case isa::Engine::kGemm: return multiply(work, e, take, work.duration, layer);
       case isa::Engine::kAlu: return compute(work, e, take, work.duration, layer);
       case isa::Engine::kLoad: return load(work, e, take, work.duration, layer);
-      case isa::Engine::kStore: return store(e, take, work.duration, layer);
+      case isa::Engine::kStore: return store(work, e, take, work.duration, layer);
     }
     TESSERA_INVARIANT(false, "an engine that the replay does not know");
     return take;
@@ -339,8 +339,27 @@ class Replay {
     e.free = std::max(take + timing::gemm::kPrepare, e.end);
     e.end = first + d.engine - 1;
     worked(isa::Engine::kGemm, first, e.end + 1, layer);
-    if (work.reads_acc) acc_.book(first, d.engine, d.outputs);
+    if (work.reads_acc) read_sums(first, d);
     return e.end + work.latency_cycles;
+  }
+
+  /// GEMM's reads of sums from cycle `first` on go before those of what STORE moves from ACC, which ends later then.
+  void read_sums(int64_t first, const Duration& d) {
+    Engine& store = engine(isa::Engine::kStore);
+    if (store.taken == 0 || store.end <= first || !works_[store.program[store.taken - 1]]->reads_acc) {
+      acc_.book(first, d.engine, d.outputs);
+      return;
+    }
+    const int64_t lost = acc_.displace(first, d.engine, d.outputs, store.end);
+    if (lost == 0) return;
+    const int64_t later = acc_.move(store.end, lost) - store.end;
+    delay_store(later);
+    store.complete += later;
+    last_ = std::max(last_, store.complete);
+    if (!headers_[store.program[store.taken - 1]].signal) return;
+    // Who waits for it looks again.
+    store.signals.back() = store.complete;
+    for (Engine& e : engines_) e.ready = kUnknown;
   }
 
   int64_t compute(const Work& work, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
@@ -463,7 +482,7 @@ class Replay {
     return ready;
   }
 
-  int64_t store(Engine& e, int64_t take, const Duration& d, uint32_t layer) {
+  int64_t store(const Work& work, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t begin = std::max(take + timing::transfer::kLeave + timing::store::kFirstBeat, e.end);
     Engine& load = engine(isa::Engine::kLoad);
     // Among reads a real DRAM turns for each burst, there and back.
@@ -483,6 +502,7 @@ class Replay {
     }
     if (short_runs_) e.end += bus_.kept_waiting(begin, e.end);
     if (load.end > begin) load.end = bus_.move(load.end, pushed);
+    if (work.reads_acc) e.end = std::max(e.end, acc_.move(begin, d.engine, e.end - begin));
     e.free = std::max(take + 1, e.end - kStoreOverlap);
     e.complete = e.end + latency_ + kStoreResponse;
     worked(isa::Engine::kStore, take, e.complete + 1, layer);

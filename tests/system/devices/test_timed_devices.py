@@ -145,10 +145,22 @@ def sum_of_two(tokens):
     return g.finish(y), g.feeds
 
 
+def sums_of_taps(channels, size, kernel):
+    """Sums of a depthwise convolution as they are, which STORE moves out of ACC while GEMM adds the next ones."""
+    g, rng = builders.Graph(), np.random.default_rng(channels)
+    x = g.input(rng.integers(0, 256, [1, channels, size, size]).astype(np.uint8), "x")
+    weights = g.constant(rng.integers(-127, 128, [channels, 1, kernel, kernel]).astype(np.int8))
+    zeros = [g.constant(np.uint8(128)), g.constant(np.int8(0))]
+    y = g.node("ConvInteger", [x, weights, *zeros], "y", group=channels, pads=[kernel // 2] * 4)
+    return g.finish(y), g.feeds
+
+
 PREDICTED = {
     "columns of odd rows on one core": ("npu64", lambda: product_of_odd_rows(3, 65, 16)),
     "columns of odd rows on eight": ("npu64x8", lambda: product_of_odd_rows(3, 65, 16)),
     "a sum whose vectors take four cycles": ("npu64", lambda: sum_of_two(129)),
+    "sums that leave ACC beside GEMM's": ("npu64", lambda: sums_of_taps(24, 24, 5)),
+    "sums that leave ACC beside a window's": ("npu256", lambda: sums_of_taps(16, 24, 3)),
 }
 
 
