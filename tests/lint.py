@@ -134,8 +134,8 @@ def closure(path, build):
 
 
 class ClangTidy:
-    def __init__(self, build, deep):
-        self.build, self.deep = build, deep
+    def __init__(self, build, deep, again):
+        self.build, self.deep, self.again = build, deep, again
         self.commands = Commands(build)
         self.work = build / "lint"
         self.work.mkdir(exist_ok=True)
@@ -187,7 +187,7 @@ class ClangTidy:
         """Prints findings. Leaves whether there were none."""
         known = [source for source in sources if self.commands.of(source) is not None]
         keys = {source: self.key(source) for source in known}
-        fresh = [source for source in known if not (self.work / keys[source]).exists()]
+        fresh = [source for source in known if self.again or not (self.work / keys[source]).exists()]
         groups = collections.defaultdict(list)
         for source in fresh:
             groups[self.commands.of(source), source.split("/")[0]].append(source)
@@ -275,7 +275,7 @@ def main():
         checks["verilator: machine"] = lambda: of_hardware("hw/rtl/lint.sh")
         checks["verilator: cells"] = lambda: of_hardware("hw/prim/lint.sh")
     if cpp:
-        tidy = ClangTidy(build, options.deep)
+        tidy = ClangTidy(build, options.deep, options.fresh)
         read = changed_by_last(options.tidy_last) if options.tidy_last is not None else None
         sources = sources_of(changed if read is None else changed & read, tracked, build)
         checks["clang-tidy"] = lambda: tidy.check(sources, options.jobs)

@@ -75,6 +75,7 @@ def sanitizer_environment(env):
     )
 
 
+SHOWN = 200  # characters of a word of a command
 EXACTNESS = ["ops/tests", "tests/oracle", "tests/import", "tests/conformance"]
 
 
@@ -205,7 +206,8 @@ def run(stages, options, env):
         name, command = stage.kind, stage.command
         if options.only and name != options.only:
             continue
-        print(f"\n=== {name}: {' '.join(command)}", flush=True)
+        shown = [word if len(word) < SHOWN else f"{word[:SHOWN]}..." for word in command]
+        print(f"\n=== {name}: {' '.join(shown)}", flush=True)
         start = time.monotonic()
         status, text = stream(command, sanitizer_environment(env) if name == "system" and sanitized(build) else env)
         stage.finish()
