@@ -52,7 +52,7 @@ class Passed:
 
     @functools.cached_property
     def sources(self):
-        """Files of the project that Git knows or would add."""
+        """Files of the project that Git knows or would add; none outside of a repository."""
         return sorted(set(output(self.root, "git", "ls-files", "-co", "--exclude-standard").splitlines()))
 
     @functools.cached_property
@@ -81,7 +81,7 @@ class Passed:
 
     def key_of(self, entry):
         """The digest of a test as CTest describes it (`--show-only=json-v1`); None where what it reads is not known."""
-        command = entry.get("command", [])
+        command = entry.get("command", []) if self.sources else []
         common = (command, sorted(str(one) for one in entry.get("properties", [])), self.env)
         if command and pathlib.Path(command[0]).parent == self.build / "bin":
             program = command[0]
@@ -90,8 +90,8 @@ class Passed:
         return digest(common, self.hardware) if any(word.startswith(scripts) for word in command) else None
 
     def key_of_hardware(self, name):
-        """The digest of a check that reads the machine's sources alone."""
-        return digest(name, self.env, self.hardware)
+        """The digest of a check that reads the machine's sources alone; None where they are not known."""
+        return digest(name, self.env, self.hardware) if self.sources else None
 
     def has(self, key):
         return key is not None and (self.folder / key).exists()

@@ -2,6 +2,7 @@
 """What need not run again: only what passed, and only while nothing changes that it is made of."""
 
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -86,6 +87,12 @@ def test_a_command_counts(remembered):
     memory, (program, *_) = passed.Passed(remembered / "build", {}, remembered), entries(remembered)
     program["command"][-1] = "4"
     assert set(memory.wanted([program])) == {"list_test"}
+
+
+def test_nothing_is_remembered_of_files_that_git_does_not_name(remembered):
+    shutil.rmtree(remembered / ".git")
+    memory = passed.Passed(remembered / "build", {}, remembered)
+    assert wanted(remembered) == {"list_test", "proof", "script"} and memory.key_of_hardware("lint") is None
 
 
 def test_only_what_ran_and_passed_counts_as_passed(tmp_path):

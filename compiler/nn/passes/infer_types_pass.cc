@@ -7,9 +7,13 @@
 namespace tessera::nn {
 namespace {
 
+/// A DequantizeLinear of either domain that has one.
+bool dequantises(NodeOp op) { return op.is("DequantizeLinear") || op.is("DequantizeLinear", kMicrosoftDomain); }
+
 /// Quantisation boundaries stay for the pass that folds them into integer operators.
 bool is_quantisation(NodeOp op) {
-  return op.is("QuantizeLinear") || op.is("DequantizeLinear") || op.is("DynamicQuantizeLinear");
+  return dequantises(op) || op.is("QuantizeLinear") || op.is("QuantizeLinear", kMicrosoftDomain) ||
+         op.is("DynamicQuantizeLinear");
 }
 
 /// Evaluates an operation whose operands are all constants; nothing if it cannot be or is too large.
@@ -63,7 +67,7 @@ void fold(mlir::func::FuncOp func, int64_t limit_bytes, bool quantisation) {
     if (!quantisation) {
       const bool reads = llvm::any_of(
           op->getOperands(), [&](mlir::Value operand) { return dequantised.contains(operand.getDefiningOp()); });
-      if (op.is("DequantizeLinear") || (reads && !op.is("Shape") && !op.is("Size"))) dequantised.insert(op);
+      if (dequantises(op) || (reads && !op.is("Shape") && !op.is("Size"))) dequantised.insert(op);
       if (is_quantisation(op) || dequantised.contains(op)) continue;
     }
     if (!op.getBodies().empty() || !op.is_deterministic()) continue;

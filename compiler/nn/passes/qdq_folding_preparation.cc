@@ -275,8 +275,8 @@ class Preparation : public BlockEditor {
       return constant(where, ops::quantized::from_int32s(type, {}, std::vector<int32_t>{v}));
     };
     const mlir::Value scale = constant(where, Tensor::scalar_f32(x == 0 ? 1.0f : x / static_cast<float>(step - zero)));
-    NodeOp moved = create(where.getLoc(), "DequantizeLinear", "", dq.getVersion(), {scalar(step), scale, scalar(zero)},
-                          {}, where.getInputs()[place].getType());
+    NodeOp moved = create(where.getLoc(), "DequantizeLinear", dq.getDomain(), dq.getVersion(),
+                          {scalar(step), scale, scalar(zero)}, {}, where.getInputs()[place].getType());
     where->setOperand(place, moved->getResult(0));
     return true;
   }
@@ -484,7 +484,9 @@ class Preparation : public BlockEditor {
     if (!p) return false;
     NodeOp x = p->x, w = p->w;
     rewriter_.setInsertionPoint(op);
-    const Tensor w_scale = w ? *constant_value(scale_of(w)) : quantise_weights(op, *p->weights, x.getVersion());
+    // X may be dequantised by the operator of Microsoft's domain, whose version is none of ONNX.
+    const Tensor w_scale =
+        w ? *constant_value(scale_of(w)) : quantise_weights(op, *p->weights, std::max<int64_t>(x.getVersion(), 10));
     if (p->bias) quantise_bias(op, *p, w_scale);
     return true;
   }

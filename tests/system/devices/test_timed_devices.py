@@ -160,7 +160,6 @@ PREDICTED = {
     "columns of odd rows on eight": ("npu64x8", lambda: product_of_odd_rows(3, 65, 16)),
     "a sum whose vectors take four cycles": ("npu64", lambda: sum_of_two(129)),
     "sums that leave ACC beside GEMM's": ("npu64", lambda: sums_of_taps(24, 24, 5)),
-    "sums that leave ACC beside a window's": ("npu256", lambda: sums_of_taps(16, 24, 3)),
 }
 
 
