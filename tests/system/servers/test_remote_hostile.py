@@ -54,14 +54,14 @@ def until(condition, seconds=15):
         time.sleep(0.02)
 
 
-def settled(server):
-    """The number of workers, once those of earlier clients have ended: it has not changed for a second."""
-    counts = [len(server.workers())]
-    while len(counts) < 11 or len(set(counts[-11:])) > 1:
-        time.sleep(0.1)
-        counts.append(len(server.workers()))
-        assert len(counts) < 150, "workers come and go"
-    return counts[-1]
+def came(server, before):
+    """The workers that were not there before, once there are any. Of earlier clients some may be about to end."""
+    until(lambda: set(server.workers()) - before)
+    return set(server.workers()) - before
+
+
+def went(server, workers):
+    until(lambda: not workers & set(server.workers()))
 
 
 @pytest.fixture(scope="module")
@@ -298,21 +298,21 @@ def test_who_reads_slowly_holds_nobody_up(server, others, network, tmp_path):
 
 def test_who_vanishes_leaves_nothing(server, others, network, tmp_path):
     words = serving.assemble(ENDLESS, tmp_path)
-    before = settled(server)
     for way in ("cancel", "kill"):
+        before = set(server.workers())
         line = serving.Line(server.address)
         client = serving.Client(line.address if way == "kill" else server.address)
         try:
             client.open()
             client.send(run=client.load(words))
-            until(lambda: len(server.workers()) == before + 1)
+            mine = came(server, before)
             time.sleep(0.2)  # it computes
             if way == "kill":
                 line.__exit__()
         finally:
             client.close()  # else its program would have the turn for ever
             line.__exit__()
-        until(lambda: len(server.workers()) == before)
+        went(server, mine)
         data, feeds, want = network
         assert np.array_equal(tessera.Session(data, server.device, "npu64").run(None, feeds)[0], want)
 
