@@ -105,14 +105,16 @@ ALONE = {"-s", "--capture=no", "--pdb", "--trace", "-n"}
 
 
 def workers(arguments):
-    """Processes of pytest: one for each processor, as long as there are three gigabytes for each. A file's tests share
-    one, with what they prepare for each other. None without pytest-xdist, and for single tests."""
+    """Processes of pytest: one more than processors, as tests of servers and boards wait, as long as there are three
+    gigabytes for each. A file's tests share one, with what they prepare for each other. None without pytest-xdist, on a
+    single processor, and for single tests."""
     single = ALONE & set(arguments) or any("::" in argument for argument in arguments)
     if single or importlib.util.find_spec("xdist") is None:
         return []
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
-    count = min(int(os.environ.get("TESSERA_JOBS") or os.cpu_count() or 1), max(1, memory // 3))
-    return ["-n", str(count), "--dist", "loadfile"] if count > 1 else []
+    processors = int(os.environ.get("TESSERA_JOBS") or os.cpu_count() or 1)
+    count = min(processors + 1, max(1, memory // 3))
+    return ["-n", str(count), "--dist", "loadfile"] if min(count, processors) > 1 else []
 
 
 def pytest_stage(arguments):
