@@ -9,6 +9,8 @@
 #include "compiler/cpu/expressions/lowering.h"
 #include "compiler/cpu/loops/joins.h"
 #include "compiler/cpu/loops/loops.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -249,12 +251,27 @@ class LlvmCodegen : public Codegen {
     }
   }
 
+  /// Fusion gives an operator that knows its place that of its reader, as affine.apply; the loops know sums and
+  /// products.
+  static void expand_places(mlir::func::FuncOp function) {
+    function.walk([](mlir::affine::AffineApplyOp apply) {
+      mlir::OpBuilder builder(apply);
+      const auto operands = apply.getMapOperands();
+      const unsigned dims = apply.getAffineMap().getNumDims();
+      Value place = mlir::affine::expandAffineExpr(builder, apply.getLoc(), apply.getAffineMap().getResult(0),
+                                                   operands.take_front(dims), operands.drop_front(dims));
+      apply.getResult().replaceAllUsesWith(place);
+      apply.erase();
+    });
+  }
+
   mlir::LogicalResult lower(mlir::func::FuncOp function, bool dump) {
     mlir::RewritePatternSet patterns(&context_);
     mlir::linalg::populateElementwiseOpsFusionPatterns(patterns, worth_fusing);
     mlir::GreedyRewriteConfig config;
     config.enableRegionSimplification = mlir::GreedySimplifyRegionLevel::Disabled;
     if (mlir::failed(mlir::applyPatternsAndFoldGreedily(function, std::move(patterns), config))) return mlir::failure();
+    expand_places(function);
     mlir::IRRewriter rewriter(&context_);
     if (mlir::failed(mlir::bufferization::eliminateEmptyTensors(rewriter, function))) return mlir::failure();
     if (dump) function.dump();

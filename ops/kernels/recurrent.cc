@@ -97,6 +97,8 @@ Plan plan_of(const Node& node, Cell cell) {
     for (int64_t d = 0; d < plan.directions; ++d)
       names.insert(names.end(), kDefaults[static_cast<size_t>(cell)].begin(),
                    kDefaults[static_cast<size_t>(cell)].end());
+  // The standard's default of an RNN is a list for both directions, and optimisers write defaults out.
+  if (cell == Cell::kRnn && names.size() > count) names.resize(count);
   if (names.size() != count)
     node.fail(ErrorCode::kInvalidModel,
               "has " + std::to_string(names.size()) + " activations where " + std::to_string(count) + " are needed");

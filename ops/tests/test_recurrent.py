@@ -93,6 +93,7 @@ def test_clip(op):
         (["Elu"], [0.6], []),
         (["Softsign"], [], []),
         (["Softplus"], [], []),
+        (["Relu", "Tanh"], [], []),  # of one direction the first one counts
     ],
 )
 def test_activations(names, alphas, betas):

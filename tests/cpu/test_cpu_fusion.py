@@ -45,6 +45,22 @@ def test_shorter_vectors(monkeypatch, vector_bytes, size):
     check(m, blocks(m, m.input(floats(1, 8, *size)), 8), rtol=1e-4, atol=1e-3)
 
 
+PLACED = {  # operators whose results depend on where an element stands
+    "edge": lambda m, x: m.node("Pad", [x, m.constant(np.array([0, 1, 2, 0, 2, 1]))], mode="edge"),
+    "reflect": lambda m, x: m.node("Pad", [x, m.constant(np.array([0, 1, 2, 0, 2, 1]))], mode="reflect"),
+    "triangle": lambda m, x: m.node("Trilu", [x], upper=0),
+    "gather": lambda m, x: m.node("Gather", [x, m.constant(np.array([2, -1, 0, 2]))], axis=1),
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+@pytest.mark.parametrize(("axis", "step"), [(1, -1), (2, -2), (2, -1)])
+def test_places_that_a_reader_walks_backwards(name, axis, step):
+    m = Model()
+    placed = PLACED[name](m, m.input(floats(2, 5, 7)))
+    check(m, m.node("Slice", [placed, *(m.constant(np.array([v])) for v in (-1, -(1 << 40), axis, step))]))
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_blocks_of_other_types(dtype):
     m = Model()

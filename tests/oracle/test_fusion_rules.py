@@ -167,6 +167,17 @@ def test_pad_and_pool(nn, ops, opset):
     check(nn, b.build())
 
 
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+def test_a_pad_with_a_value(nn, ops, mode):
+    """Only constant padding reads it; beside integers it is of their type in every mode."""
+    b = Builder(9, opset=18)
+    x = image(b)
+    amounts, value = b.constant(np.array([0, 0, 1, 2, 0, 0, 0, 1])), b.constant(np.array(0.25, F32))
+    y = b.node("Pad", [b.dequantize(x), amounts, value], mode=mode)
+    b.result(b.quantize(y, dataclasses.replace(x, shape=(*x.shape[:2], x.shape[2] + 1, x.shape[3] + 3))))
+    check(nn, b.build())
+
+
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_resize(nn, ops, mode, opset):

@@ -323,11 +323,14 @@ class Grouping : public BlockEditor {
     return replace(group, q, op.getOpType(), "", operands, to_attributes(op.getOnnxAttributes()));
   }
 
-  /// The value of a constant Pad, quantised; false when it is not known.
+  /// The value of a Pad, quantised; false when it is not known. Only constant padding reads it, but wherever it is
+  /// given it has the type of the data.
   bool quantise_pad_value(NodeOp op, NodeOp q, llvm::SmallVectorImpl<mlir::Value>& operands) {
-    if (to_node(op).get_string("mode", "constant") != "constant") return true;
+    const bool read = to_node(op).get_string("mode", "constant") == "constant";
+    const mlir::Value given = input_or_null(op, 2);
+    if (!read && !given) return true;
     double value = 0.0;
-    if (mlir::Value given = input_or_null(op, 2)) {
+    if (read && given) {
       auto known = constant_scalar(given);
       if (!known) return false;
       value = *known;

@@ -3,6 +3,8 @@
 without shapes or declared twice, products with several matrices. All products run on the NPU, results are ONNX
 Runtime's, and stay near the float model's."""
 
+import functools
+
 import numpy as np
 import onnx
 import pytest
@@ -116,6 +118,21 @@ def longer_sound():
     return network(nodes, [weights("w", 8, 3, 5), weights("up", 8, 4, 8), weights("out", 1, 4, 3)], shape=(1, 3, 16))
 
 
+def gemm_that_adds(shape):
+    """A square, so that a column is as long as a row."""
+    nodes = [NODE("Gemm", ["x", "w", "b"], ["g"], alpha=0.5, beta=2.0), NODE("MatMul", ["g", "v"], ["y"])]
+    bias = numpy_helper.from_array(np.random.default_rng(5).standard_normal(shape).astype(np.float32) * 3, "b")
+    return network(nodes, [weights("w", 8, 4), weights("v", 4, 6), bias], shape=(4, 8))
+
+
+def convolution_and_product():
+    """Two readers of one tensor, with different axes of channels."""
+    nodes = [NODE("Relu", ["x"], ["r"]), NODE("Conv", ["r", "w"], ["c"]), NODE("MatMul", ["r", "v"], ["p"])]
+    nodes += [NODE("Reshape", ["c", "all"], ["y"]), NODE("Reshape", ["p", "all"], ["z"])]
+    flat = numpy_helper.from_array(np.array([-1]), "all")
+    return network(nodes, [weights("w", 4, 6, 3), weights("v", 9, 5), flat], shape=(2, 6, 9), outputs=("y", "z"))
+
+
 MODELS = {
     "up_beside_a_branch": up_beside_a_branch,
     "longer_sound": longer_sound,
@@ -139,6 +156,17 @@ MODELS = {
         shape=(3, 8),
         opset=6,
     ),
+    **{
+        f"gemm_that_adds_{'x'.join(map(str, shape))}": functools.partial(gemm_that_adds, shape)
+        for shape in ((4,), (1, 4), (4, 1), (4, 4), (1,), ())
+    },
+    "convolution_and_product": convolution_and_product,
+    "defaults_written_out": lambda: network(
+        [NODE("RNN", ["x", "w", "r"], ["", "h"], hidden_size=8, activations=["Tanh", "Tanh"])]
+        + [NODE("MatMul", ["h", "v"], ["y"])],
+        [weights("w", 1, 8, 6), weights("r", 1, 8, 8), weights("v", 8, 4)],
+        shape=(5, 2, 6),
+    ),
 }
 
 
@@ -153,6 +181,17 @@ def test_forms(name):
     expected = oracle.run(made.model, feed, intermediates=False).outputs
     for value, result in zip(made.model.graph.output, got, strict=True):
         np.testing.assert_array_equal(result, expected[value.name])
+
+
+def test_a_normalisation_of_opset_14():
+    """ONNX Runtime's optimiser writes it into models of opsets that have no such operator."""
+    nodes = [NODE("MatMul", ["x", "w"], ["p"]), NODE("LayerNormalization", ["p", "g"], ["y"], axis=0)]
+    model = network(nodes, [weights("w", 8, 4), weights("g", 3, 4)], shape=(3, 8), opset=14)
+    made = tessera.quantize(model, "random", engine="onnxruntime", samples=6)
+    feed = {"x": np.random.default_rng(1).random((3, 8), np.float32)}
+    (got,) = tessera.Session(made.model.SerializeToString()).run(None, feed)
+    np.testing.assert_allclose(got, oracle.run(made.model, feed, intermediates=False).outputs["y"], atol=1e-5)
+    assert made.macs_npu_share == 1
 
 
 def test_a_transposed_convolution_of_large_sums_stays_float():

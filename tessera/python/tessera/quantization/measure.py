@@ -98,7 +98,7 @@ def observed(model, names):
 def decibels(signal, noise):
     if signal <= 0:
         return math.inf if noise <= 0 else -math.inf
-    return math.inf if noise <= 0 else 10 * math.log10(signal / noise)
+    return math.inf if noise <= 0 else 10 * (math.log10(signal) - math.log10(noise))
 
 
 HELD_BYTES = 1 << 29  # of tensors that one run gives

@@ -21,7 +21,7 @@ from .attention import masks_to_sums
 from .errors import argument, error, model_error, refusal
 from .forms.contrib import spell_out, weights_to_float
 from .forms.loop_states import fixed_states_to_reads
-from .forms.opsets import Constants, by_definition, convert_opset, lower_opset, plain_casts
+from .forms.opsets import Constants, by_definition, convert_opset, lower_opset, plain_casts, raise_opset
 from .forms.recurrent import cells_to_products, is_cell, steps_first
 from .forms.scores import scores_in_one_form
 from .forms.spellings import (
@@ -244,49 +244,55 @@ def batch_norms_to_convolutions(model):
     sort_nodes(model.graph)
 
 
-def _sum_behind(graph, constant, node):
-    """A Gemm that adds a tensor known at run time, as ONNX Runtime makes of a product and a sum: the Add behind it;
-    None for others."""
-    other = node.input[2] if len(node.input) > 2 else ""
-    if not other or other in graph.constants or attribute(node, "beta", 1.0) != 1.0:
-        return None
+def _sum_behind(constant, node):
+    """A Gemm that adds a tensor known at run time, as ONNX Runtime makes of a product and a sum, or a constant that
+    differs between rows: the Add behind it."""
     product = unique(f"{node.output[0]}/product", constant.taken)
     named = unique(f"{node.name or node.output[0]}/Add", constant.taken)
-    add = helper.make_node("Add", [product, other], [node.output[0]], named)
+    add = helper.make_node("Add", [product, node.input[2]], [node.output[0]], named)
     node.output[0] = product
     del node.input[2]
     return add
 
 
+def _without_factor(graph, constant, node, index, name):
+    """A factor of a constant operand goes into it."""
+    factor = attribute(node, name, 1.0)
+    if factor == 1.0 or len(node.input) <= index or not node.input[index]:
+        return
+    array = graph.array(node.input[index])
+    if array is None:
+        return
+    node.input[index] = constant(f"{node.output[0]}/{name}", (array * np.float32(factor)))
+    kept = [entry for entry in node.attribute if entry.name != name]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
 def plain_gemms(model):
-    """alpha, beta and a transposed constant of Gemm go into its constants; a sum of two tensors stands behind it."""
+    """alpha, beta and a transposed constant of Gemm go into its constants; what is no vector of one value for each
+    column is added behind it."""
     graph, constant = Graph(model), Constants(model)
     sums = []
     for node in model.graph.node:
         if not is_onnx(node, "Gemm"):
             continue
-        add = _sum_behind(graph, constant, node)
-        if add is not None:
-            sums.append(add)
-        for index, name in ((1, "alpha"), (2, "beta")):
-            factor = attribute(node, name, 1.0)
-            if factor == 1.0 or len(node.input) <= index or not node.input[index]:
-                continue
-            array = graph.array(node.input[index])
-            if array is None:
-                continue
-            node.input[index] = constant(f"{node.output[0]}/{name}", (array * np.float32(factor)))
-            kept = [entry for entry in node.attribute if entry.name != name]
-            del node.attribute[:]
-            node.attribute.extend(kept)
-        if len(node.input) > 2 and node.input[2]:
-            bias = graph.array(node.input[2])
-            weights = graph.shapes.get(node.input[1])
-            if bias is not None and weights is not None:
-                width = weights[0 if attribute(node, "transB", 0) else 1]
-                if bias.size in (1, width) and bias.shape != (width,):
-                    wide = np.broadcast_to(bias.reshape(-1), (width,)).copy()
-                    node.input[2] = constant(f"{node.output[0]}/bias", wide)
+        biased = len(node.input) > 2 and node.input[2]
+        bias, beta = graph.array(node.input[2]) if biased else None, np.float32(attribute(node, "beta", 1.0))
+        _without_factor(graph, constant, node, 1, "alpha")
+        _without_factor(graph, constant, node, 2, "beta")
+        if bias is None:
+            if biased and node.input[2] not in graph.constants and beta == 1:
+                sums.append(_sum_behind(constant, node))
+            continue
+        weights = graph.shapes.get(node.input[1])
+        width = weights[0 if attribute(node, "transB", 0) else 1] if weights is not None else None
+        vector = bias.size == 1 or (bias.size == bias.shape[-1] and width in (None, bias.size))
+        if not vector:
+            sums.append(_sum_behind(constant, node))
+        elif width is not None and bias.shape != (width,):
+            wide = np.broadcast_to((bias * beta).reshape(-1), (width,)).copy()
+            node.input[2] = constant(f"{node.output[0]}/bias", wide)
     model.graph.node.extend(sums)
     sort_nodes(model.graph)
 
@@ -356,6 +362,7 @@ def standard(model, products):
         ("operators", lambda model: refuse_unfit(model, products)),
         ("precision", single_precision),
         ("opset", convert_opset),
+        ("operators of later opsets", raise_opset),
         ("newest operators", by_definition),
         ("casts", plain_casts),
         ("newest opsets", lower_opset),

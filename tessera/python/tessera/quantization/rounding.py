@@ -168,14 +168,14 @@ def collect(state, layers, feeds, count, seed=0):
         for name, value in values.items():
             if name not in readers or not value.size:
                 continue
-            axis = 1 if is_onnx(readers[name][0].unit.node, "Conv") else value.ndim - 1
             error = rounded.of(name, value, values) - value
-            error = error.sum(tuple(a for a in range(value.ndim) if a != axis), dtype=np.float64)
             for layer in readers[name]:
+                axis = 1 if is_onnx(layer.unit.node, "Conv") else value.ndim - 1
+                drift = error.sum(tuple(a for a in range(value.ndim) if a != axis), dtype=np.float64)
                 if layer.drift is None:
-                    layer.drift = np.zeros(len(error))
-                layer.drift += error
-                layer.drifted += value.size // len(error)
+                    layer.drift = np.zeros(len(drift))
+                layer.drift += drift
+                layer.drifted += value.size // len(drift)
                 most = min(DRAWN, math.ceil(max(LEAST_ROWS, ROWS * layer.columns) / max(1, count)))
                 found = columns_of(layer.unit.node, value, weights[layer.unit.name], rng, most)
                 if len(found):

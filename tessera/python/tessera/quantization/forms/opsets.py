@@ -13,6 +13,7 @@ from ..errors import error, model_error
 from ..graph import Graph, attribute, bodies, graphs_of, is_onnx, names_of, opset_of, unique
 
 LEAST_OPSET = 13  # of scales for each channel
+MEANT_ALIKE = 17  # the last opset in which operators of opset 13 are what they were
 MOST_OPSET = 22  # beyond it ONNX Runtime has no kernel of QuantizeLinear
 DEFINITIONS = "tessera.definitions"  # of the functions that stand for newer operators while they are put in place
 
@@ -196,6 +197,20 @@ def convert_opset(model):
         del converted.graph.value_info[:]
     converted.ir_version = max(converted.ir_version, 8)
     return converted
+
+
+def raise_opset(model):
+    """The model in an opset that has its operators. ONNX Runtime takes LayerNormalization in any, and its optimiser
+    writes it in models of earlier ones. From 13 to 17 no operator changes its meaning."""
+    version = opset_of(model)
+    used = {node.op_type for graph in graphs_of(model.graph) for node in graph.node if not node.domain}
+    for later in range(version, MEANT_ALIKE + 1):
+        if all(onnx.defs.has(name, later, "") or not onnx.defs.has(name, MEANT_ALIKE, "") for name in used):
+            for entry in model.opset_import:
+                if entry.domain in ("", "ai.onnx"):
+                    entry.version = later
+            break
+    return model
 
 
 def is_known(node):

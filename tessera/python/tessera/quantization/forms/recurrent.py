@@ -165,6 +165,8 @@ class _Cell:
         names = [n.decode() for n in attribute(self.node, "activations", [])] or DEFAULTS[self.kind] * self.directions
         alphas, betas = (list(attribute(self.node, f"activation_{n}", [])) for n in ("alpha", "beta"))
         count, self.functions = len(DEFAULTS[self.kind]), []
+        if self.kind == "RNN":  # optimisers write out its default, which is a list for both directions
+            names = names[: count * self.directions] or names
         if len(names) != count * self.directions:
             raise _Refused(f"it has {len(names)} activations where {count * self.directions} are needed")
         for name in names:
