@@ -133,7 +133,15 @@ def convolution_and_product():
     return network(nodes, [weights("w", 4, 6, 3), weights("v", 9, 5), flat], shape=(2, 6, 9), outputs=("y", "z"))
 
 
+def window_behind_the_input():
+    """The third window of the width would begin in the padding. Einsum takes the shape that follows from two."""
+    pool = NODE("MaxPool", ["x"], ["m"], ceil_mode=1, kernel_shape=[2, 2], pads=[1, 0, 0, 1], strides=[3, 3])
+    nodes = [pool, NODE("Conv", ["m", "w"], ["c"]), NODE("Einsum", ["c", "v"], ["y"], equation="bchw,kw->bchk")]
+    return network(nodes, [weights("w", 4, 3, 1, 1), weights("v", 5, 2)], shape=(1, 3, 7, 6), opset=17)
+
+
 MODELS = {
+    "window_behind_the_input": window_behind_the_input,
     "up_beside_a_branch": up_beside_a_branch,
     "longer_sound": longer_sound,
     "constant_output": constant_output,

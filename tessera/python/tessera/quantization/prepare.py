@@ -29,6 +29,7 @@ from .forms.spellings import (
     einsums_to_products,
     lengths_to_normalisations,
     means_to_rows,
+    without_empty_windows,
     without_guards,
 )
 from .graph import Graph, attribute, drop_unread, graphs_of, is_onnx, name_apart, names_of, rename, sort_nodes, unique
@@ -389,6 +390,7 @@ def spelled(model, products):
         ("folding", fold),
         ("sums", sums_to_adds),
         ("Gemm", plain_gemms),
+        ("windows of pools", lambda model: without_empty_windows(model, shaped)),
         ("shapes", shaped),
         ("batch norms", batch_norms_to_convolutions),
         ("Einsum", einsums_to_products),

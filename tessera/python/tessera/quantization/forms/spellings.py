@@ -308,6 +308,37 @@ def _guarded(graph, node):
     return None
 
 
+def without_empty_windows(model, shaped):
+    """ceil_mode goes from pools with a last window that would begin behind the input. ONNX Runtime leaves such a window
+    out, but ONNX's inference below opset 22 counts it, and so gives wrong shapes to what follows."""
+    pools = [node for node in model.graph.node if is_onnx(node, "MaxPool", "AveragePool")]
+    pools = [node for node in pools if attribute(node, "ceil_mode", 0) and not attribute(node, "count_include_pad", 0)]
+    for node in pools:
+        sizes = (Graph(shaped(model)).shapes.get(node.input[0]) or [])[2:]
+        pads = _pads_without_empty_windows(node, sizes) if sizes and all(isinstance(n, int) for n in sizes) else None
+        if pads is not None:
+            kept = [entry for entry in node.attribute if entry.name not in ("ceil_mode", "pads")]
+            del node.attribute[:]
+            node.attribute.extend([*kept, helper.make_attribute("pads", pads)])
+
+
+def _pads_without_empty_windows(node, sizes):
+    """Pads with which as many windows are there as ONNX Runtime has; None where ceil_mode says the same."""
+    kernel, rank, empty = attribute(node, "kernel_shape"), len(sizes), False
+    strides, dilations = (attribute(node, name, [1] * rank) for name in ("strides", "dilations"))
+    if attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b""):
+        return None
+    pads = list(attribute(node, "pads", [0] * 2 * rank))
+    for axis, (size, taps, stride, dilation) in enumerate(zip(sizes, kernel, strides, dilations)):
+        reach = dilation * (taps - 1) + 1
+        count = -((reach - size - pads[axis] - pads[rank + axis]) // stride) + 1
+        if (count - 1) * stride >= size + pads[axis]:
+            count, empty = count - 1, True
+        behind = (count - 1) * stride + reach - size - pads[axis]
+        pads[rank + axis] = max(pads[rank + axis], behind)
+    return pads if empty else None
+
+
 def without_guards(model):
     """A softmax of a row that hides everything is 0 / 0, which a guard behind it replaces. Masks are finite behind
     quantisation, so such a row has equal shares and the guard never acts."""
