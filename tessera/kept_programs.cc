@@ -101,6 +101,27 @@ Interface to_interface(const std::string& text) {
   return interface;
 }
 
+/// Two numbers of 64 bits, the operators for close numerics and the bytes of the clause behind them; then the artifact.
+std::string to_text(const KeptProgram& program) {
+  const int64_t head[2] = {program.close_candidates, static_cast<int64_t>(program.unfit_scales.size())};
+  std::string text(reinterpret_cast<const char*>(head), sizeof head);
+  text += program.unfit_scales;
+  const std::vector<uint8_t> artifact = program::serialize(program.artifact);
+  text.append(artifact.begin(), artifact.end());
+  return text;
+}
+
+/// Nothing for what is no such text. Errors: those of program::parse.
+std::optional<KeptProgram> to_program(const std::string& text) {
+  int64_t head[2];
+  if (text.size() <= sizeof head) return std::nullopt;
+  std::memcpy(head, text.data(), sizeof head);
+  const size_t clause = static_cast<size_t>(head[1]), rest = text.size() - sizeof head;
+  if (clause >= rest) return std::nullopt;
+  const auto* artifact = reinterpret_cast<const uint8_t*>(text.data()) + sizeof head + clause;
+  return KeptProgram{program::parse({artifact, rest - clause}), head[0], text.substr(sizeof head, clause)};
+}
+
 }  // namespace
 
 std::string file_content(const std::string& path) {
@@ -190,14 +211,9 @@ std::string KeptPrograms::program_key(const compiler::ImportOptions& import, con
 std::optional<KeptProgram> KeptPrograms::find(const compiler::ImportOptions& import, const isa::MachineConfig& config,
                                               const compiler::CompileOptions& options) const {
   if (!files_) return std::nullopt;
-  KeptProgram program;
   const auto kept = files_->find(program_key(import, config, options));
-  if (!kept || kept->size() <= sizeof program.close_candidates) return std::nullopt;
   try {
-    std::memcpy(&program.close_candidates, kept->data(), sizeof program.close_candidates);
-    program.artifact = program::parse(
-        {reinterpret_cast<const uint8_t*>(kept->data()) + sizeof(int64_t), kept->size() - sizeof(int64_t)});
-    return program;
+    return kept ? to_program(*kept) : std::nullopt;
   } catch (const Error&) {  // of no use: made anew
     return std::nullopt;
   }
@@ -207,14 +223,10 @@ KeptProgram KeptPrograms::compile(const compiler::ImportOptions& import, const i
                                   const compiler::CompileOptions& options) {
   if (auto kept = find(import, config, options)) return std::move(*kept);
   const std::unique_ptr<compiler::Model> model = imported(import);
-  KeptProgram program{model->compile(config, options), 0};
+  KeptProgram program{model->compile(config, options)};
   program.close_candidates = model->close_candidates();
-  if (files_) {
-    std::string content(reinterpret_cast<const char*>(&program.close_candidates), sizeof program.close_candidates);
-    const std::vector<uint8_t> artifact = program::serialize(program.artifact);
-    content.append(artifact.begin(), artifact.end());
-    files_->keep(program_key(import, config, options), content);
-  }
+  program.unfit_scales = model->unfit_scales();
+  if (files_) files_->keep(program_key(import, config, options), to_text(program));
   return program;
 }
 

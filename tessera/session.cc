@@ -100,6 +100,7 @@ struct Session::State {
     std::unique_ptr<compiler::Model> model;  // reference device
     std::unique_ptr<runtime::Executor> executor;
     int64_t close_candidates = 0;
+    std::string unfit_scales;
     std::shared_ptr<const program::Artifact> artifact;  // that it runs
     bool quick = false;                                 // with schedules that were not searched for
     std::shared_ptr<const program::Artifact> better;    // takes its place at the next run
@@ -322,6 +323,7 @@ struct Session::State {
         entry->given = given;
       }
       entry->close_candidates = best.close_candidates;
+      entry->unfit_scales = best.unfit_scales;
       entry->better = std::make_shared<const program::Artifact>(std::move(best.artifact));
     });
   }
@@ -362,6 +364,7 @@ struct Session::State {
       given.add_to(import);
       KeptProgram program = compile(given, import, *entry);
       entry->close_candidates = program.close_candidates;
+      entry->unfit_scales = program.unfit_scales;
       entry->artifact = std::make_shared<const program::Artifact>(std::move(program.artifact));
       entry->executor = load(entry->artifact);
     }
@@ -671,7 +674,8 @@ std::string Session::stats_json(int indent) const {
   if (s.last->model) return statistics_json(s.options.device, indent);
   const program::Artifact& artifact = s.last->executor->artifact();
   return statistics_json(s.options.device, artifact, s.last->executor->report(),
-                         dram_bandwidth(s.options, artifact.config), indent, s.last->close_candidates, s.last->quick);
+                         dram_bandwidth(s.options, artifact.config), indent,
+                         {s.last->close_candidates, s.last->unfit_scales, s.last->quick});
 }
 
 std::string Session::report_json() const {

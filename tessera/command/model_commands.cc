@@ -206,13 +206,13 @@ int compile_command(const Arguments& a) {
     return 0;
   }
   if (!a.shape_ranges.empty()) return compile_ahead(a);
-  const auto [artifact, close_candidates] = compiled(a);
+  const auto [artifact, close_candidates, unfit_scales] = compiled(a);
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
   if (a.quiet) return 0;
   const std::string description = description_json(artifact);
   std::printf("%s: %s\n", output.c_str(), description_in_short(description).c_str());
-  say(float_note(description, a.model));
+  say(float_note(description, a.model, unfit_scales));
   say(option_note(description, close_candidates));
   return 0;
 }
