@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -125,6 +126,8 @@ std::optional<KeptProgram> to_program(const std::string& text) {
 }  // namespace
 
 std::string file_content(const std::string& path) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) throw Error(ErrorCode::kIo, "'" + path + "' is a folder; give a file");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
   std::ostringstream content;

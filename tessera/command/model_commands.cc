@@ -199,6 +199,7 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
 }  // namespace
 
 int compile_command(const Arguments& a) {
+  if (holds_artifact(a, read_text(a.model))) refuse("'" + a.model + "' is compiled already; give the ONNX model");
   if (a.print_ir) {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
     model.optimise({}, compiler::is_close(options_for(a, a.model).compile));

@@ -76,6 +76,9 @@ def test_inputs(command, tmp_path):
     )
     expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--output", tmp_path / "no" / "y.npz"), 1, "y.npz")
     expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--input-layout", "CHWN"), 1, "CHWN")
+    expect(command("run", MODEL, "--input", tmp_path), 1, str(tmp_path), "folder")
+    expect(command("run", MODEL, "--random-inputs", "-1"), 2, "--random-inputs")
+    expect(command("run", MODEL, "--device", "remote:127.0.0.1:99999", "--random-inputs", "1"), 1, "HOST:PORT")
 
 
 def test_corrupt_artifacts(command, artifact, tmp_path):
@@ -94,6 +97,25 @@ def test_corrupt_artifacts(command, artifact, tmp_path):
     expect(command("run", artifact, "--random-inputs", "1", "--shape", "image=2,1,8,8", "--input", artifact), 1)
 
 
+def test_an_artifact_takes_no_options_of_a_compilation(command, artifact, tmp_path):
+    """What cannot be heeded any more is refused, not passed over."""
+    run = ("run", artifact, "--random-inputs", "1")
+    for words, said in (
+        (("--shape", "image=2,1,8,8"), "[2,1,8,8]"),
+        (("--shape", "picture=1"), "picture"),
+        (("--shape", "N=3"), "'N'"),
+        (("--numerics", "close"), "--numerics"),
+        (("--tuned", tmp_path / "t.db"), "--tuned"),
+        (("--no-chains",), "--no-chains"),
+    ):
+        expect(command(*run, *words), 1, "compiled already", said)
+    expect(command("compile", artifact), 1, "compiled already")
+    for words in (("--shape", "image=1,1,8,8"), ("--threads", "1"), ("--cache", "off"), ("--effort", "best")):
+        assert command(*run, *words).returncode == 0
+    with pytest.raises(tessera.Error, match="compiled already"):
+        tessera.Session(artifact, shapes={"image": [3, 1, 8, 8]})
+
+
 def test_assembly(command, tmp_path):
     (tmp_path / "a.asm").write_text("load space=inp length=8\nfly me\nfinish\n")
     expect(command("asm", tmp_path / "a.asm"), 1, "a.asm:2", "fly")
@@ -101,6 +123,9 @@ def test_assembly(command, tmp_path):
     expect(command("asm", tmp_path / "b.asm"), 1, "instruction 0")
     (tmp_path / "c.bin").write_bytes(b"\0" * 65)
     expect(command("disasm", tmp_path / "c.bin"), 1, "c.bin")
+    (tmp_path / "d.bin").write_bytes(b"\xff" * 64)
+    expect(command("disasm", tmp_path / "d.bin"), 1, "d.bin", "instruction 0")
+    expect(command("asm", tmp_path), 1, "folder")
 
 
 @pytest.mark.parametrize("strides", [[1 << 20, 2], [2, (1 << 28) - 1]])
