@@ -49,9 +49,14 @@ std::vector<char*> arguments_of(std::vector<std::string>& words) {
   return arguments;
 }
 
+/// `python -m module words`, but Ctrl-C ends it without a word until the module says what Ctrl-C does: Python would
+/// write where it was among its imports.
 std::vector<std::string> line_of(const std::string& python, const std::string& module,
                                  const std::vector<std::string>& words) {
-  std::vector<std::string> line = {python, "-m", module};
+  std::vector<std::string> line = {python, "-c",
+                                   "import signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nimport runpy\n"
+                                   "runpy.run_module('" +
+                                       module + "', run_name='__main__', alter_sys=True)"};
   line.insert(line.end(), words.begin(), words.end());
   return line;
 }

@@ -230,6 +230,9 @@ def main(words=None):
     except (tessera.Error, OSError) as error:
         print(f"tessera: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("tessera: ended", file=sys.stderr)
+        return 130
     except Exception as error:
         place = line_of(error, given.file)
         if place is None:
