@@ -6,5 +6,6 @@ import sys
 
 from .command import main
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main())

@@ -12,5 +12,6 @@ except ImportError as missing:
         "installed: pip install onnx onnxruntime (of the wheel: its extra [quantize])"
     )
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main())
