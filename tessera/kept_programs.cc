@@ -46,12 +46,18 @@ std::optional<cpu::FileCache> open(const compiler::CompileOptions& options) {
   return cpu::FileCache(folder, ".program", kMostBytes);
 }
 
+/// Names of a model may be no UTF-8, which JSON as text refuses.
+std::string binary(const json& value) {
+  std::string bytes;
+  json::to_msgpack(value, bytes);
+  return bytes;
+}
+
 std::string text_of(const compiler::ImportOptions& import) {
-  return json{{"shapes", import.shapes},
-              {"dims", import.dims},
-              {"overrides", import.overrides},
-              {"litert_kernels", import.litert_kernels}}
-      .dump();
+  return binary({{"shapes", import.shapes},
+                 {"dims", import.dims},
+                 {"overrides", import.overrides},
+                 {"litert_kernels", import.litert_kernels}});
 }
 
 json to_json(const std::vector<compiler::Port>& ports) {
@@ -82,16 +88,15 @@ std::vector<compiler::Port> to_ports(const json& rows) {
 std::string to_text(const Interface& interface) {
   json pasts = json::array();
   for (const program::Past& past : interface.pasts) pasts.push_back({past.input, past.output, past.axis});
-  return json{{"inputs", to_json(interface.inputs)},
-              {"outputs", to_json(interface.outputs)},
-              {"overridable", to_json(interface.overridable)},
-              {"pasts", pasts},
-              {"growing", interface.growing}}
-      .dump();
+  return binary({{"inputs", to_json(interface.inputs)},
+                 {"outputs", to_json(interface.outputs)},
+                 {"overridable", to_json(interface.overridable)},
+                 {"pasts", pasts},
+                 {"growing", interface.growing}});
 }
 
 Interface to_interface(const std::string& text) {
-  const json found = json::parse(text);
+  const json found = json::from_msgpack(text);
   Interface interface;
   interface.inputs = to_ports(found.at("inputs"));
   interface.outputs = to_ports(found.at("outputs"));
@@ -208,7 +213,7 @@ std::string KeptPrograms::program_key(const compiler::ImportOptions& import, con
   given["options"].erase("length_steps");
   // A compilation knows these two alone.
   if (options.effort != compiler::kQuickEffort) given["options"]["effort"] = compiler::kBestEffort;
-  return key_of("program", import, given.dump());
+  return key_of("program", import, binary(given));
 }
 
 std::optional<KeptProgram> KeptPrograms::find(const compiler::ImportOptions& import, const isa::MachineConfig& config,

@@ -80,7 +80,7 @@ std::unique_ptr<QuantisedModel> quantised(const Arguments& a) {
 
 /// A sentence for a person.
 void say(const std::string& sentence) {
-  if (!sentence.empty()) std::fprintf(stderr, "tessera: %s\n", sentence.c_str());
+  if (!sentence.empty()) std::fprintf(stderr, "tessera: %s\n", one_line(sentence).c_str());
 }
 
 /// The options of a session for a file, an ONNX model's machine and numerics among them, of which a person is told.

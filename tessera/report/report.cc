@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "isa/config.h"
+#include "tessera/message.h"
 
 namespace tessera {
 
@@ -279,7 +280,7 @@ std::string report_text(const std::string& text, bool with_schedules, const std:
   }
   std::string report = sums_text(stats);
   const std::string note = float_note(text, "MODEL");
-  if (!note.empty()) report += "note: " + note + "\n";
+  if (!note.empty()) report += "note: " + one_line(note) + "\n";
   report += cores_text(stats);
   if (!npu[0].cells.empty()) report += "\n" + table(npu);
   if (!cpu[0].cells.empty()) report += "\n" + table(cpu);

@@ -157,6 +157,22 @@ def test_names_of_any_bytes(tmp_path):
     assert "t\\nhe\\xff\\xfeee" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_inputs_and_dimensions_of_any_bytes(command, tmp_path):
+    """A program is kept, and found again, whatever the names of what it takes."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["the_input"], ["y"])], "g",
+        [value("the_input", TensorProto.FLOAT, ["the_batch", 2])], [value("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    strange = model.replace(b"the_input", b"in\n\xff\xfe\x80\xc0ut").replace(b"the_batch", b"ba\xff\xfe\x80\xc0tch")
+    (tmp_path / "m.onnx").write_bytes(strange)
+    for _ in range(2):
+        done = command("run", tmp_path / "m.onnx", "--random-inputs", "1", "--cache", tmp_path / "cache")
+        assert done.returncode == 0 and "float32 [1,2]" in done.stdout, done.stderr
+    assert list((tmp_path / "cache").iterdir())
+
+
 def test_python_errors_have_codes():
     with pytest.raises(tessera.Error) as caught:
         tessera.Session(b"not a model")
