@@ -183,6 +183,9 @@ def test_python_errors_have_codes():
     assert caught.value.code == "invalid_argument" and "[1,1,9,8]" in str(caught.value)
     with pytest.raises(tessera.Error):
         session.run(None, {})
+    for names, feeds, said in (("logits", {}, "a list of names or None"), (None, [1], "a dict .* not a list")):
+        with pytest.raises(TypeError, match=said):
+            session.run(names, feeds)
     with pytest.raises(tessera.Error):
         session.stats()
     assert issubclass(tessera.Error, RuntimeError)
