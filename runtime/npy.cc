@@ -10,6 +10,7 @@
 #include <bit>
 #include <cctype>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -41,6 +42,9 @@ std::string code_of(ops::DType dtype) {
 }
 
 std::string read_file(const std::string& path) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code))
+    throw Error(ErrorCode::kIo, "'" + path + "' is a folder; give a file of arrays (.npy, .npz)");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

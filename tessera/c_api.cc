@@ -67,9 +67,28 @@ void need(const void* pointer, const char* what) {
   if (!pointer) throw tessera::Error(tessera::ErrorCode::kInvalidArgument, std::string(what) + " is NULL");
 }
 
+/// What would be read beyond a tensor's memory, or could not be held. Errors: kInvalidArgument.
+void check_tensor(const std::string& name, const tessera_tensor& in) {
+  constexpr size_t kMostRank = 64;
+  const auto refuse = [&](const std::string& why) {
+    throw tessera::Error(tessera::ErrorCode::kInvalidArgument, "input '" + name + "': " + why);
+  };
+  if (static_cast<int32_t>(static_cast<tessera::ops::DType>(in.dtype)) != in.dtype)
+    refuse("element type " + std::to_string(in.dtype) + " is not one of ONNX");
+  if (in.rank > kMostRank)
+    refuse("its rank is " + std::to_string(in.rank) + ", more than " + std::to_string(kMostRank));
+  if (in.rank > 0 && in.shape == nullptr) refuse("its shape is NULL");
+  if (in.bytes > 0 && in.data == nullptr) refuse("its data is NULL");
+  // Far too few bytes for any element type: no memory is taken to find that out.
+  const tessera::ops::Shape shape(in.shape, in.shape + in.rank);
+  if (static_cast<size_t>(tessera::ops::element_count(shape)) / 64 > in.bytes)
+    refuse(std::to_string(in.bytes) + " bytes given, too few for " + tessera::ops::to_string(shape));
+}
+
 /// A copy. Errors: kInvalidArgument when the bytes are not those of the shape.
 tessera::ops::Tensor from_c(const std::string& name, const tessera_tensor& in) {
   using namespace tessera;
+  check_tensor(name, in);
   const auto dtype = static_cast<ops::DType>(in.dtype);
   ops::Tensor tensor(dtype, ops::Shape(in.shape, in.shape + in.rank));
   if (dtype == ops::DType::kString || static_cast<size_t>(tensor.bytes()) != in.bytes)
@@ -253,6 +272,10 @@ tessera_status tessera_run(tessera_session* session, const char* const* names, c
     NamedValues feeds;
     for (size_t i = 0; i < input_count; ++i) {
       need(names ? names[i] : nullptr, "a name");
+      need(inputs, "inputs");
+      for (const auto& feed : feeds)
+        if (feed.first == names[i])
+          throw Error(ErrorCode::kInvalidArgument, "input '" + feed.first + "' is given twice");
       feeds.emplace_back(names[i], from_c(names[i], inputs[i]));
     }
     session->results = session->session.run(feeds);

@@ -3,6 +3,7 @@
 // messages.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -43,6 +44,34 @@ TEST(CApi, RunsTheDigitsNetworkOnTheSimulatorAsOnTheReference) {
     tessera_session_close(session);
   }
   EXPECT_EQ(logits[0], logits[1]);
+}
+
+TEST(CApi, TensorsThatCannotBeReadAreRefused) {
+  const std::vector<float> image(64);
+  const int64_t shape[4] = {1, 1, 8, 8}, large[4] = {int64_t{1} << 40, 1, 8, 8};
+  const size_t bytes = image.size() * 4;
+  tessera_session* session = nullptr;
+  ASSERT_EQ(tessera_session_open(kModel, "fsim", "npu64", &session), TESSERA_OK) << tessera_last_error();
+  const std::pair<tessera_tensor, const char*> cases[] = {
+      {{1, 4, nullptr, image.data(), bytes}, "its shape is NULL"},
+      {{1, 4, shape, nullptr, bytes}, "its data is NULL"},
+      {{1, SIZE_MAX, shape, image.data(), bytes}, "its rank is"},
+      {{257, 4, shape, image.data(), bytes}, "element type 257"},  // 1 in the lowest byte
+      {{1, 4, large, image.data(), bytes}, "too few for"},
+      {{1, 4, shape, image.data(), 8}, "8 bytes given, float32 [1,1,8,8] has 256"},
+  };
+  const char* names[2] = {"image", "image"};
+  tessera_tensor output;
+  for (const auto& [tensor, said] : cases) {
+    EXPECT_EQ(tessera_run(session, names, &tensor, 1, &output), TESSERA_INVALID_ARGUMENT) << said;
+    EXPECT_NE(std::string(tessera_last_error()).find(said), std::string::npos) << tessera_last_error();
+  }
+  const tessera_tensor good = {1, 4, shape, image.data(), bytes}, twice[2] = {good, good};
+  EXPECT_EQ(tessera_run(session, names, twice, 2, &output), TESSERA_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(tessera_last_error()).find("given twice"), std::string::npos);
+  EXPECT_EQ(tessera_run(session, names, nullptr, 1, &output), TESSERA_INVALID_ARGUMENT);
+  EXPECT_EQ(tessera_run(session, names, &good, 1, &output), TESSERA_OK) << tessera_last_error();
+  tessera_session_close(session);
 }
 
 TEST(CApi, BindingsKeepTensorsOnTheDevice) {

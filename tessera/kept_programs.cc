@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -45,12 +46,18 @@ std::optional<cpu::FileCache> open(const compiler::CompileOptions& options) {
   return cpu::FileCache(folder, ".program", kMostBytes);
 }
 
+/// Names of a model may be no UTF-8, which JSON as text refuses.
+std::string binary(const json& value) {
+  std::string bytes;
+  json::to_msgpack(value, bytes);
+  return bytes;
+}
+
 std::string text_of(const compiler::ImportOptions& import) {
-  return json{{"shapes", import.shapes},
-              {"dims", import.dims},
-              {"overrides", import.overrides},
-              {"litert_kernels", import.litert_kernels}}
-      .dump();
+  return binary({{"shapes", import.shapes},
+                 {"dims", import.dims},
+                 {"overrides", import.overrides},
+                 {"litert_kernels", import.litert_kernels}});
 }
 
 json to_json(const std::vector<compiler::Port>& ports) {
@@ -81,16 +88,15 @@ std::vector<compiler::Port> to_ports(const json& rows) {
 std::string to_text(const Interface& interface) {
   json pasts = json::array();
   for (const program::Past& past : interface.pasts) pasts.push_back({past.input, past.output, past.axis});
-  return json{{"inputs", to_json(interface.inputs)},
-              {"outputs", to_json(interface.outputs)},
-              {"overridable", to_json(interface.overridable)},
-              {"pasts", pasts},
-              {"growing", interface.growing}}
-      .dump();
+  return binary({{"inputs", to_json(interface.inputs)},
+                 {"outputs", to_json(interface.outputs)},
+                 {"overridable", to_json(interface.overridable)},
+                 {"pasts", pasts},
+                 {"growing", interface.growing}});
 }
 
 Interface to_interface(const std::string& text) {
-  const json found = json::parse(text);
+  const json found = json::from_msgpack(text);
   Interface interface;
   interface.inputs = to_ports(found.at("inputs"));
   interface.outputs = to_ports(found.at("outputs"));
@@ -101,9 +107,32 @@ Interface to_interface(const std::string& text) {
   return interface;
 }
 
+/// Two numbers of 64 bits, the operators for close numerics and the bytes of the clause behind them; then the artifact.
+std::string to_text(const KeptProgram& program) {
+  const int64_t head[2] = {program.close_candidates, static_cast<int64_t>(program.unfit_scales.size())};
+  std::string text(reinterpret_cast<const char*>(head), sizeof head);
+  text += program.unfit_scales;
+  const std::vector<uint8_t> artifact = program::serialize(program.artifact);
+  text.append(artifact.begin(), artifact.end());
+  return text;
+}
+
+/// Nothing for what is no such text. Errors: those of program::parse.
+std::optional<KeptProgram> to_program(const std::string& text) {
+  int64_t head[2];
+  if (text.size() <= sizeof head) return std::nullopt;
+  std::memcpy(head, text.data(), sizeof head);
+  const size_t clause = static_cast<size_t>(head[1]), rest = text.size() - sizeof head;
+  if (clause >= rest) return std::nullopt;
+  const auto* artifact = reinterpret_cast<const uint8_t*>(text.data()) + sizeof head + clause;
+  return KeptProgram{program::parse({artifact, rest - clause}), head[0], text.substr(sizeof head, clause)};
+}
+
 }  // namespace
 
 std::string file_content(const std::string& path) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) throw Error(ErrorCode::kIo, "'" + path + "' is a folder; give a file");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
   std::ostringstream content;
@@ -184,20 +213,15 @@ std::string KeptPrograms::program_key(const compiler::ImportOptions& import, con
   given["options"].erase("length_steps");
   // A compilation knows these two alone.
   if (options.effort != compiler::kQuickEffort) given["options"]["effort"] = compiler::kBestEffort;
-  return key_of("program", import, given.dump());
+  return key_of("program", import, binary(given));
 }
 
 std::optional<KeptProgram> KeptPrograms::find(const compiler::ImportOptions& import, const isa::MachineConfig& config,
                                               const compiler::CompileOptions& options) const {
   if (!files_) return std::nullopt;
-  KeptProgram program;
   const auto kept = files_->find(program_key(import, config, options));
-  if (!kept || kept->size() <= sizeof program.close_candidates) return std::nullopt;
   try {
-    std::memcpy(&program.close_candidates, kept->data(), sizeof program.close_candidates);
-    program.artifact = program::parse(
-        {reinterpret_cast<const uint8_t*>(kept->data()) + sizeof(int64_t), kept->size() - sizeof(int64_t)});
-    return program;
+    return kept ? to_program(*kept) : std::nullopt;
   } catch (const Error&) {  // of no use: made anew
     return std::nullopt;
   }
@@ -207,14 +231,10 @@ KeptProgram KeptPrograms::compile(const compiler::ImportOptions& import, const i
                                   const compiler::CompileOptions& options) {
   if (auto kept = find(import, config, options)) return std::move(*kept);
   const std::unique_ptr<compiler::Model> model = imported(import);
-  KeptProgram program{model->compile(config, options), 0};
+  KeptProgram program{model->compile(config, options)};
   program.close_candidates = model->close_candidates();
-  if (files_) {
-    std::string content(reinterpret_cast<const char*>(&program.close_candidates), sizeof program.close_candidates);
-    const std::vector<uint8_t> artifact = program::serialize(program.artifact);
-    content.append(artifact.begin(), artifact.end());
-    files_->keep(program_key(import, config, options), content);
-  }
+  program.unfit_scales = model->unfit_scales();
+  if (files_) files_->keep(program_key(import, config, options), to_text(program));
   return program;
 }
 

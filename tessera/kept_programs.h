@@ -29,6 +29,7 @@ struct Interface {
 struct KeptProgram {
   program::Artifact artifact;
   int64_t close_candidates = 0;  // Model::close_candidates()
+  std::string unfit_scales;      // Model::unfit_scales()
 };
 
 class KeptPrograms {

@@ -100,6 +100,7 @@ struct Session::State {
     std::unique_ptr<compiler::Model> model;  // reference device
     std::unique_ptr<runtime::Executor> executor;
     int64_t close_candidates = 0;
+    std::string unfit_scales;
     std::shared_ptr<const program::Artifact> artifact;  // that it runs
     bool quick = false;                                 // with schedules that were not searched for
     std::shared_ptr<const program::Artifact> better;    // takes its place at the next run
@@ -179,6 +180,34 @@ struct Session::State {
     return ops::Value(std::move(tensor));
   }
 
+  /// Refuses what only a compilation could heed. Shapes may say what the artifact has.
+  void check_compiled() const {
+    const auto refuse = [](const std::string& what) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the artifact is compiled already: " + what + "; compile the ONNX model anew, or leave that out");
+    };
+    for (const Port& port : inputs) {
+      const auto shape = options.import.shapes.find(port.name);
+      if (shape == options.import.shapes.end()) continue;
+      bool same = shape->second.size() == port.shape.size();
+      for (size_t d = 0; same && d < port.shape.size(); ++d)
+        same = shape->second[d] == port.shape[d] || shape->second[d] == compiler::ImportOptions::kOpen;
+      if (!same)
+        refuse("its input '" + port.name + "' is " + ops::to_string(port.shape) + ", and " +
+               ops::to_string(shape->second) + " was asked for");
+    }
+    for (const auto& [name, shape] : options.import.shapes)
+      if (std::none_of(inputs.begin(), inputs.end(), [&](const Port& port) { return port.name == name; }))
+        refuse("it has no input '" + name + "' to give a shape");
+    if (!options.import.dims.empty()) refuse("no dimension '" + options.import.dims.begin()->first + "' is open");
+    if (!options.compile.schedules.empty()) refuse("its layers have their schedules");
+    const std::set<std::string> heeded = {"cache",        "cpu_cache",      "threads", "dram",
+                                          "dram_latency", "dram_bandwidth", "effort",  "length_steps"};
+    for (const compiler::OptionInfo& info : compiler::option_table())
+      if (!heeded.count(info.name) && compiler::get_option(options.compile, info.name) != info.fallback)
+        refuse("it cannot heed " + info.flag);
+  }
+
   void open_artifact(std::string_view bytes) {
     loaded = read_artifact(bytes);
     config = options.config.empty() ? loaded->config : isa::find_config(options.config);
@@ -191,6 +220,7 @@ struct Session::State {
       outputs.push_back(std::move(port));
     }
     pasts = loaded->growth.pasts;
+    check_compiled();
     show_ports();
     open_device();
   }
@@ -322,6 +352,7 @@ struct Session::State {
         entry->given = given;
       }
       entry->close_candidates = best.close_candidates;
+      entry->unfit_scales = best.unfit_scales;
       entry->better = std::make_shared<const program::Artifact>(std::move(best.artifact));
     });
   }
@@ -362,6 +393,7 @@ struct Session::State {
       given.add_to(import);
       KeptProgram program = compile(given, import, *entry);
       entry->close_candidates = program.close_candidates;
+      entry->unfit_scales = program.unfit_scales;
       entry->artifact = std::make_shared<const program::Artifact>(std::move(program.artifact));
       entry->executor = load(entry->artifact);
     }
@@ -671,7 +703,8 @@ std::string Session::stats_json(int indent) const {
   if (s.last->model) return statistics_json(s.options.device, indent);
   const program::Artifact& artifact = s.last->executor->artifact();
   return statistics_json(s.options.device, artifact, s.last->executor->report(),
-                         dram_bandwidth(s.options, artifact.config), indent, s.last->close_candidates, s.last->quick);
+                         dram_bandwidth(s.options, artifact.config), indent,
+                         {s.last->close_candidates, s.last->unfit_scales, s.last->quick});
 }
 
 std::string Session::report_json() const {

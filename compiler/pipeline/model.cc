@@ -23,6 +23,7 @@
 #include "compiler/nn/module_text.h"
 #include "compiler/nn/passes/passes.h"
 #include "compiler/nn/reshape_target.h"
+#include "compiler/nn/unfit_scales.h"
 #include "compiler/npu/graph/schedule_text.h"
 #include "compiler/npu/lowering/chain.h"
 #include "compiler/npu/planning/search_log.h"
@@ -168,6 +169,7 @@ struct Model::State {
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::vector<Port> inputs, outputs, overridable;
+  std::string unfit_scales;  // before the passes, which give other names
   bool optimised = false;
   // The model again, for another length of the past.
   std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext&, const onnx::ImportOptions&)> import;
@@ -254,6 +256,7 @@ Model Model::from_source(const ModelSource& source, const ImportOptions& options
   state->given = to_import(options);
   state->module = onnx::import_onnx(state->context, source, state->given);
   state->read_ports();
+  state->unfit_scales = nn::unfit_scales(*state->module);
   if (state->is_dynamic())
     state->import = [source](mlir::MLIRContext& context, const onnx::ImportOptions& to) {
       return onnx::import_onnx(context, source, to);
@@ -291,6 +294,8 @@ void Model::optimise(const SnapshotObserver& snapshots, bool close) {
 }
 
 int64_t Model::close_candidates() const { return state_->optimised ? nn::count_close_rows(state_->main()) : 0; }
+
+const std::string& Model::unfit_scales() const { return state_->unfit_scales; }
 
 std::vector<ops::Value> Model::interpret(const std::vector<ops::Value>& inputs, const Observer& observer) {
   optimise();

@@ -91,6 +91,8 @@ class Model {
   void optimise(const SnapshotObserver& snapshots = {}, bool close = false);
   /// Operators of an optimised model that `close` would compute in integers, and exact numerics leave as floats.
   int64_t close_candidates() const;
+  /// Which node of the model has a scale that is no positive finite number, as a clause; empty where none has.
+  const std::string& unfit_scales() const;
   /// The reference interpreter on the optimised graph. `observer`, if given, sees every node's name, operator and
   /// results.
   using Observer = std::function<void(const std::string& node, const std::string& op_type,

@@ -125,7 +125,8 @@ std::string first_token(const std::string& path) {
 Connection connection_of(const std::string& address, const DeviceOptions& options) {
   const size_t colon = address.rfind(':');
   const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
-  if (colon == 0 || port.empty() || port.size() > 5 || !std::all_of(port.begin(), port.end(), ::isdigit))
+  if (colon == 0 || port.empty() || port.size() > 5 || !std::all_of(port.begin(), port.end(), ::isdigit) ||
+      std::stoul(port) > UINT16_MAX)
     throw Error(
         ErrorCode::kInvalidArgument,
         "device remote is named as remote:HOST:PORT, for example remote:127.0.0.1:9190, not 'remote:" + address + "'");

@@ -211,7 +211,8 @@ class CommandLine {
     command
         ->add_option("--input-layout", a_.layouts, "NHWC, or NAME=NHWC: the file's layout where the model takes NCHW")
         ->allow_extra_args(false);
-    command->add_option("--random-inputs", a_.random_seed, "fill inputs without a file from this seed");
+    command->add_option("--random-inputs", a_.random_seed, "fill inputs without a file from this seed")
+        ->check(CLI::NonNegativeNumber);
     command->add_option("--xclbin", a_.xclbin, "the image for the card; device xrt");
     command->add_option("--device-option", a_.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
   }

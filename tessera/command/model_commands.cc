@@ -80,7 +80,7 @@ std::unique_ptr<QuantisedModel> quantised(const Arguments& a) {
 
 /// A sentence for a person.
 void say(const std::string& sentence) {
-  if (!sentence.empty()) std::fprintf(stderr, "tessera: %s\n", sentence.c_str());
+  if (!sentence.empty()) std::fprintf(stderr, "tessera: %s\n", one_line(sentence).c_str());
 }
 
 /// The options of a session for a file, an ONNX model's machine and numerics among them, of which a person is told.
@@ -199,6 +199,7 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
 }  // namespace
 
 int compile_command(const Arguments& a) {
+  if (holds_artifact(a, read_text(a.model))) refuse("'" + a.model + "' is compiled already; give the ONNX model");
   if (a.print_ir) {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
     model.optimise({}, compiler::is_close(options_for(a, a.model).compile));
@@ -206,13 +207,13 @@ int compile_command(const Arguments& a) {
     return 0;
   }
   if (!a.shape_ranges.empty()) return compile_ahead(a);
-  const auto [artifact, close_candidates] = compiled(a);
+  const auto [artifact, close_candidates, unfit_scales] = compiled(a);
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
   if (a.quiet) return 0;
   const std::string description = description_json(artifact);
   std::printf("%s: %s\n", output.c_str(), description_in_short(description).c_str());
-  say(float_note(description, a.model));
+  say(float_note(description, a.model, unfit_scales));
   say(option_note(description, close_candidates));
   return 0;
 }

@@ -44,7 +44,7 @@ int disasm_command(const Arguments& a) {
                   "'" + a.model + "' is no artifact and no whole number of 64-byte instructions");
     program::NpuProgram raw;
     raw.instructions.assign(bytes.begin(), bytes.end());
-    text = isa::listing(program::instructions_of(raw));
+    text = on_file(a, bytes, [&](std::span<const uint8_t>) { return isa::listing(program::instructions_of(raw)); });
   }
   write_text(a.output, text);
   return 0;

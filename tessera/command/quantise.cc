@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -49,9 +50,19 @@ std::vector<char*> arguments_of(std::vector<std::string>& words) {
   return arguments;
 }
 
+/// `python -m module words`, but Ctrl-C ends it without a word until the module says what Ctrl-C does: Python would
+/// write where it was among its imports. Where the caller has it ignored it stays so.
 std::vector<std::string> line_of(const std::string& python, const std::string& module,
                                  const std::vector<std::string>& words) {
-  std::vector<std::string> line = {python, "-m", module};
+  const std::string script =
+      "import signal\n"
+      "if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:\n"
+      "    signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+      "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])\n"
+      "import runpy\n"
+      "runpy.run_module('" +
+      module + "', run_name='__main__', alter_sys=True)";
+  std::vector<std::string> line = {python, "-c", script};
   line.insert(line.end(), words.begin(), words.end());
   return line;
 }
@@ -98,8 +109,14 @@ void become_python(const std::string& module, const std::vector<std::string>& wo
   const std::string python = quantiser_interpreter();
   find_package();
   std::vector<std::string> line = line_of(python, module, words);
+  sigset_t interrupt;  // waits while Python starts
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &interrupt, nullptr);
   ::execvp(python.c_str(), arguments_of(line).data());
-  refuse(python, errno);
+  const int failed = errno;
+  ::sigprocmask(SIG_UNBLOCK, &interrupt, nullptr);
+  refuse(python, failed);
 }
 
 QuantisedModel::QuantisedModel(const std::string& model, const std::vector<std::string>& words) {

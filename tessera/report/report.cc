@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "isa/config.h"
+#include "tessera/message.h"
 
 namespace tessera {
 
@@ -121,6 +122,14 @@ constexpr const char* kStreams[] = {"input", "weights", "params", "second", "out
 
 double cycles_of(const json& row, const char* cause) { return value_of(row, (std::string("cycles_") + cause).c_str()); }
 
+/// What to do about Model::unfit_scales(); empty where there are none.
+std::string scales_to_mend(const std::string& unfit_scales) {
+  if (unfit_scales.empty()) return "";
+  return unfit_scales +
+         "; products of other scales than finite ones above 0 are computed on the CPU; correct the scales, or quantise "
+         "the float model again";
+}
+
 /// What a model computes in float on the CPU although the NPU has operators for it.
 struct FloatWork {
   double npu = 0, cpu = 0;    // multiply-accumulates of products
@@ -141,14 +150,15 @@ struct FloatWork {
   /// Products beside others on the NPU, or an attention.
   bool some() const { return attentions > 0 || (npu > 0 && 100 * cpu >= npu + cpu); }
 
-  std::string sentence() const {
+  /// `way_out`: what to do, where it is not to quantise.
+  std::string sentence(const std::string& way_out) const {
     std::string what;
     if (cpu > 0)
       what = percent(cpu, npu + cpu) + " % of the multiply-accumulates" +
              (product.empty() ? "" : " (most in node '" + product + "')");
     if (attentions > 0) what += (what.empty() ? "" : " and ") + std::to_string(attentions) + " " + kind;
-    return what +
-           " are computed in float on the CPU; `tessera quantize` of the float model makes int8 products of the NPU";
+    return what + " are computed in float on the CPU; " +
+           (way_out.empty() ? "`tessera quantize` of the float model makes int8 products of the NPU" : way_out);
   }
 };
 
@@ -187,7 +197,8 @@ std::string sums_text(const json& stats) {
     text +=
         "float on the CPU: " + cell(stats, "close_candidates") +
         " normalisations and means that --numerics close computes in integers, on the NPU as far as it has row lanes\n";
-  if (const FloatWork work(stats); work.some()) text += work.sentence() + "\n";
+  if (const FloatWork work(stats); work.some())
+    text += work.sentence(scales_to_mend(stats.value("unfit_scales", ""))) + "\n";
   return text;
 }
 
@@ -269,21 +280,23 @@ std::string report_text(const std::string& text, bool with_schedules, const std:
   }
   std::string report = sums_text(stats);
   const std::string note = float_note(text, "MODEL");
-  if (!note.empty()) report += "note: " + note + "\n";
+  if (!note.empty()) report += "note: " + one_line(note) + "\n";
   report += cores_text(stats);
   if (!npu[0].cells.empty()) report += "\n" + table(npu);
   if (!cpu[0].cells.empty()) report += "\n" + table(cpu);
   return report;
 }
 
-std::string float_note(const std::string& text, const std::string& model) {
+std::string float_note(const std::string& text, const std::string& model, const std::string& unfit_scales) {
   const json stats = json::parse(text, nullptr, false);
   if (!stats.is_object()) return "";
   const FloatWork work(stats);
-  if (work.some()) return work.sentence();
+  const std::string scales = scales_to_mend(stats.value("unfit_scales", unfit_scales));
+  if (work.some()) return work.sentence(scales);
   if (work.npu > 0 || work.cpu == 0) return "";
-  return "none of the " + cell(stats, "macs_cpu") +
-         " multiply-accumulates ran on the NPU, which computes quantised models; `tessera quantize " + model +
+  const std::string none = "none of the " + cell(stats, "macs_cpu") + " multiply-accumulates ran on the NPU";
+  if (!scales.empty()) return none + "; " + scales;
+  return none + ", which computes quantised models; `tessera quantize " + model +
          " --calibrate DATA` makes one, and `tessera run --calibrate DATA` does both";
 }
 

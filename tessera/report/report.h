@@ -15,8 +15,8 @@ std::string report_text(const std::string& stats, bool with_schedules = true,
 
 /// One sentence for a model whose products, a hundredth of them at least, or whose attention is computed in float on
 /// the CPU: which, and what to do; empty for others. Statistics as a session gives them, or a description; `model`: its
-/// file.
-std::string float_note(const std::string& statistics, const std::string& model);
+/// file. `unfit_scales`: Model::unfit_scales() where the statistics do not have it.
+std::string float_note(const std::string& statistics, const std::string& model, const std::string& unfit_scales = "");
 
 /// One sentence that says what would run on the NPU if an option were set; empty where nothing would. Statistics or a
 /// description; `close_candidates`: Model::close_candidates().

@@ -295,14 +295,15 @@ std::vector<std::vector<std::string>> layer_keys(const program::Artifact& artifa
 }
 
 std::string statistics_json(const std::string& device, const program::Artifact& artifact, const runtime::Report& report,
-                            uint64_t dram_bytes_per_cycle, int indent, int64_t close_candidates, bool quick) {
+                            uint64_t dram_bytes_per_cycle, int indent, const Origin& origin) {
   Statistics statistics(artifact, dram_bytes_per_cycle);
   for (const runtime::ProgramReport& program : report.programs) statistics.add(program);
   for (const runtime::CpuReport& step : report.cpu) statistics.add(step);
   json out = statistics.take(report);
   out["device"] = device;
-  if (close_candidates > 0) out["close_candidates"] = close_candidates;
-  if (quick) out["effort"] = "quick";
+  if (origin.close_candidates > 0) out["close_candidates"] = origin.close_candidates;
+  if (!origin.unfit_scales.empty()) out["unfit_scales"] = origin.unfit_scales;
+  if (origin.quick) out["effort"] = "quick";
   return out.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 

@@ -17,12 +17,16 @@ namespace tessera {
 /// "name#2" and so on.
 std::vector<std::vector<std::string>> layer_keys(const program::Artifact& artifact);
 
+/// What is known of an artifact that was compiled from a model at hand.
+struct Origin {
+  int64_t close_candidates = 0;  // compiler::Model::close_candidates()
+  std::string unfit_scales;      // compiler::Model::unfit_scales()
+  bool quick = false;            // schedules were not searched for
+};
+
 /// `dram_bytes_per_cycle`: what the DRAM moves in a cycle, at least 1. Cycles are null where the device has no time.
-/// `close_candidates`: compiler::Model::close_candidates() where the model is at hand. `quick`: the program's schedules
-/// were not searched for.
 std::string statistics_json(const std::string& device, const program::Artifact& artifact, const runtime::Report& report,
-                            uint64_t dram_bytes_per_cycle, int indent = -1, int64_t close_candidates = 0,
-                            bool quick = false);
+                            uint64_t dram_bytes_per_cycle, int indent = -1, const Origin& origin = {});
 /// Of a device that runs no artifact: its name.
 std::string statistics_json(const std::string& device, int indent = -1);
 

@@ -188,3 +188,13 @@ def test_resize(nn, ops, mode, opset):
     y = b.node("Resize", [b.dequantize(x), "", b.constant(np.array([1, 1, 2, 2], F32))], mode=mode)
     b.result(b.quantize(y, dataclasses.replace(x, shape=(1, 3, 10, 10))))
     check(nn, b.build())
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.0, -0.05, np.nan])
+def test_softmax_of_a_scale(nn, ops, scale):
+    """A table of exponentials by distance from the largest byte wants a scale above 0."""
+    b = Builder(9)
+    x = image(b)
+    y = b.node("Softmax", [b.node("DequantizeLinear", [x.name, b.constant(F32(scale)), b.constant(x.dtype(3))])])
+    b.result(b.quantize(y, Quantized("", 1 / 256, 0, b.dtype, x.shape)))
+    check(nn, b.build())

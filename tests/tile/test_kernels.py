@@ -226,6 +226,11 @@ def test_errors_name_the_line_and_the_way_out():
     refused(overlapping, "lie upon each other")
     refused(["k.depthwise_weights(k.scratch('int8', (7, 16)))"], "7 taps; an entry of npu64 holds 6")
     refused(["k.table([0] * 3)"], "256 integers")
+    refused(["k.fill(k.out(4, 16), 300)"], "filled with a byte, -128 to 255, not with 300")
+    refused(["k.fill(k.out(4, 16), 1.5)"], "not with 1.5")
+    refused(["k.out(4, 16, zero=200)"], "zero point of a tile of int8 is -128 to 127, not 200")
+    refused(["k.param([0, 1], [1.0, 1.0, 1.0])"], "one number for each channel or one for all, not 2 and 3")
+    refused(["k.param(0, float('nan'))"], "a scale is finite")
     with pytest.raises(tile.KernelError, match="'factor' has a default .* behind a .: def late.k, ..., ., factor=2."):
 
         @tile.kernel
@@ -254,8 +259,17 @@ def test_the_command(tmp_path):
     done = command("tune", file, "--set", "rows=4,8", "--set", "outputs=16", "--judge", "predicted")
     assert done.returncode == 0 and "cycles with rows=" in done.stdout, done.stderr
     assert command("listing", file).stdout.startswith("# matmul.py:")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(
+        "from tessera import tile\n@tile.operator\ndef f(n, x):\n    return missing\n"
+        "@f.cases\ndef draw(rng):\n    return tile.Spec('int8', (2, 2))\n"
+    )
+    (tmp_path / "worse.py").write_text("import numpy\n\nabsent()\n")
     for words, message in (
         (("run", "nothing.py"), "there is no such file"),
+        (("check", ROOT / "README.md"), "a file of Python"),
+        (("run", wrong), "wrong.py:4: NameError: name 'missing' is not defined"),
+        (("check", tmp_path / "worse.py"), "worse.py:3: NameError"),
         (("run", file + ":other"), "has no kernel 'other'; it has matmul"),
         (("run", file, "--config", "npu3"), "unknown configuration 'npu3'"),
         (("profile", file, "--device", "fsim"), "device fsim has no time"),

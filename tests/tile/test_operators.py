@@ -329,6 +329,21 @@ def by_numpy(name, x, y):
     return np.histogram(x, np.arange(9) * 32)[0]
 
 
+@pytest.mark.parametrize("shape", [(7,), (2, 7), (1, 2, 3, 2, 3)])
+def test_loops_of_any_rank(shape):
+    """One loop is a tuple of one where a function is written for any number of them."""
+
+    @tile.operator
+    def less(n, x):
+        loops = tuple(n.axes(*x.shape))
+        (k,) = n.reduce_axes(3)
+        return n.compute("int8", loops, n.clip(x[loops] - n.sum(n.constant(np.arange(3))[k], over=k), -128, 127))
+
+    x = bytes_of(np.random.default_rng(1), *shape)
+    found = less.build(x, config="npu64").session("fsim").run(None, {"x": x})[0]
+    np.testing.assert_array_equal(found, np.clip(x.astype(int) - 3, -128, 127))
+
+
 @pytest.mark.parametrize(
     "function, shapes, dtype",
     [

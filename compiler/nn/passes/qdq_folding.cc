@@ -238,6 +238,7 @@ class Grouping : public BlockEditor {
       attributes.erase("dilations");
       if (op.getVersion() < 10) attributes.erase("ceil_mode");
     }
+    if (op.is("Softmax") && constant_value(scale_of(x)) && !(scale_value(x) > 0)) return false;
     if (op.is("Softmax")) attributes["opset"] = int64_t{op.getVersion() >= 13 ? 13 : op.getVersion() >= 11 ? 11 : 1};
     place(group);
     llvm::SmallVector<mlir::Value> operands;

@@ -119,8 +119,8 @@ bool is_power_of_two(float x) {
   return std::frexp(x, &exponent) == 0.5f;
 }
 
-/// Bytes of a side: the high ones first where it has two.
-struct Bytes {
+/// The bytes of a side, or one half of them: the high ones first where it has two.
+struct Half {
   mlir::Value values, zero;  // zero: null where it is 0
   int shift = 0;
 };
@@ -231,7 +231,7 @@ class WideProduct {
     return split_.constant(Tensor::of<int32_t>(DType::kInt32, {}, std::vector<int32_t>{n}));
   }
 
-  std::vector<Bytes> cut(const Side& side) {
+  std::vector<Half> cut(const Side& side) {
     if (is_byte(side.dtype)) return {{side.integers, zero_of(side, side.dtype, 0), 0}};
     const DType high = side.dtype == DType::kInt16 ? DType::kInt8 : DType::kUint8;
     const mlir::Value wide = split_.cast(side.integers, DType::kInt32);
@@ -243,10 +243,10 @@ class WideProduct {
 
   /// The sum of products, each times a power of two: int32 where it is one alone, else float64, which holds it exactly.
   mlir::Value by_bytes(const Side& left, const Side& right) {
-    const std::vector<Bytes> a = cut(left), b = cut(right);
+    const std::vector<Half> a = cut(left), b = cut(right);
     std::vector<std::pair<mlir::Value, int>> parts;
-    for (const Bytes& x : a)
-      for (const Bytes& w : b)
+    for (const Half& x : a)
+      for (const Half& w : b)
         for (const mlir::Value part : product(x, w)) parts.emplace_back(part, x.shift + w.shift);
     if (parts.size() == 1) return parts[0].first;
     mlir::Value sum;
@@ -287,9 +287,9 @@ class WideProduct {
     };
     wide = split_.one("BitShift", 11, {wide, words({2, 1, 1}, {8, 0})}, {{"direction", std::string("RIGHT")}});
     wide = split_.cast(split_.one("BitwiseAnd", 18, {wide, words({}, {255})}), DType::kUint8);
-    const Bytes both{split_.one("Reshape", 13, {wide, shape_constant({2 * rows, depth})}), {}, 0};
+    const Half both{split_.one("Reshape", 13, {wide, shape_constant({2 * rows, depth})}), {}, 0};
     mlir::Value sum;
-    for (const Bytes& w : cut(right))
+    for (const Half& w : cut(right))
       for (const mlir::Value part : product(both, w)) {
         NodeOp apart = split_.make("Split", 13, {part, shape_constant({rows, rows})}, {{"axis", int64_t{0}}}, 2);
         sum = added(added(sum, apart->getResult(0), w.shift + 8), apart->getResult(1), w.shift);
@@ -313,7 +313,7 @@ class WideProduct {
   }
 
   /// The product of bytes; of matrices in parts along their sum, each of which fits int32.
-  std::vector<mlir::Value> product(const Bytes& x, const Bytes& w) {
+  std::vector<mlir::Value> product(const Half& x, const Half& w) {
     if (form_) {
       const mlir::Value zero = x.zero ? x.zero : split_.constant(Tensor(dtype_of(x.values), {}));
       return {split_.one("ConvInteger", 10, {form_->operand(split_, x.values, zero), w.values, x.zero, w.zero},

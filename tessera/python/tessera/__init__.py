@@ -11,6 +11,7 @@ Session has the shape of onnxruntime.InferenceSession: run, get_inputs, get_outp
 """
 
 import atexit
+import collections.abc
 import json
 import os
 import sys
@@ -231,6 +232,10 @@ class Session:
     def run(self, output_names, input_feed, run_options=None):
         """Results as a list of arrays, those named in output_names or all for None. A sequence of maps (ZipMap) is a
         list of dicts. run_options is accepted and not used."""
+        if isinstance(output_names, str | bytes):
+            raise TypeError(f"output_names is a list of names or None, not {output_names!r}")
+        if not isinstance(input_feed, collections.abc.Mapping):
+            raise TypeError(f"input_feed is a dict from names of inputs to arrays, not a {type(input_feed).__name__}")
         results = self._session.run(list(output_names or []), dict(input_feed))
         ports = self._session.outputs()
         keys = {port["name"]: port["keys"] for port in ports if "keys" in port}

@@ -104,6 +104,7 @@ class Worker:
                 pass_fds=[child.fileno()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the parent, also while a worker starts
             )
         self.unit = None  # (key, payload, function, tries) in hand
         self.ready = False  # it has said so

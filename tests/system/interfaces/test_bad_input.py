@@ -76,6 +76,9 @@ def test_inputs(command, tmp_path):
     )
     expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--output", tmp_path / "no" / "y.npz"), 1, "y.npz")
     expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--input-layout", "CHWN"), 1, "CHWN")
+    expect(command("run", MODEL, "--input", tmp_path), 1, str(tmp_path), "folder")
+    expect(command("run", MODEL, "--random-inputs", "-1"), 2, "--random-inputs")
+    expect(command("run", MODEL, "--device", "remote:127.0.0.1:99999", "--random-inputs", "1"), 1, "HOST:PORT")
 
 
 def test_corrupt_artifacts(command, artifact, tmp_path):
@@ -94,6 +97,25 @@ def test_corrupt_artifacts(command, artifact, tmp_path):
     expect(command("run", artifact, "--random-inputs", "1", "--shape", "image=2,1,8,8", "--input", artifact), 1)
 
 
+def test_an_artifact_takes_no_options_of_a_compilation(command, artifact, tmp_path):
+    """What cannot be heeded any more is refused, not passed over."""
+    run = ("run", artifact, "--random-inputs", "1")
+    for words, said in (
+        (("--shape", "image=2,1,8,8"), "[2,1,8,8]"),
+        (("--shape", "picture=1"), "picture"),
+        (("--shape", "N=3"), "'N'"),
+        (("--numerics", "close"), "--numerics"),
+        (("--tuned", tmp_path / "t.db"), "--tuned"),
+        (("--no-chains",), "--no-chains"),
+    ):
+        expect(command(*run, *words), 1, "compiled already", said)
+    expect(command("compile", artifact), 1, "compiled already")
+    for words in (("--shape", "image=1,1,8,8"), ("--threads", "1"), ("--cache", "off"), ("--effort", "best")):
+        assert command(*run, *words).returncode == 0
+    with pytest.raises(tessera.Error, match="compiled already"):
+        tessera.Session(artifact, shapes={"image": [3, 1, 8, 8]})
+
+
 def test_assembly(command, tmp_path):
     (tmp_path / "a.asm").write_text("load space=inp length=8\nfly me\nfinish\n")
     expect(command("asm", tmp_path / "a.asm"), 1, "a.asm:2", "fly")
@@ -101,6 +123,9 @@ def test_assembly(command, tmp_path):
     expect(command("asm", tmp_path / "b.asm"), 1, "instruction 0")
     (tmp_path / "c.bin").write_bytes(b"\0" * 65)
     expect(command("disasm", tmp_path / "c.bin"), 1, "c.bin")
+    (tmp_path / "d.bin").write_bytes(b"\xff" * 64)
+    expect(command("disasm", tmp_path / "d.bin"), 1, "d.bin", "instruction 0")
+    expect(command("asm", tmp_path), 1, "folder")
 
 
 @pytest.mark.parametrize("strides", [[1 << 20, 2], [2, (1 << 28) - 1]])
@@ -132,6 +157,22 @@ def test_names_of_any_bytes(tmp_path):
     assert "t\\nhe\\xff\\xfeee" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_inputs_and_dimensions_of_any_bytes(command, tmp_path):
+    """A program is kept, and found again, whatever the names of what it takes."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["the_input"], ["y"])], "g",
+        [value("the_input", TensorProto.FLOAT, ["the_batch", 2])], [value("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    strange = model.replace(b"the_input", b"in\n\xff\xfe\x80\xc0ut").replace(b"the_batch", b"ba\xff\xfe\x80\xc0tch")
+    (tmp_path / "m.onnx").write_bytes(strange)
+    for _ in range(2):
+        done = command("run", tmp_path / "m.onnx", "--random-inputs", "1", "--cache", tmp_path / "cache")
+        assert done.returncode == 0 and "float32 [1,2]" in done.stdout, done.stderr
+    assert list((tmp_path / "cache").iterdir())
+
+
 def test_python_errors_have_codes():
     with pytest.raises(tessera.Error) as caught:
         tessera.Session(b"not a model")
@@ -142,6 +183,9 @@ def test_python_errors_have_codes():
     assert caught.value.code == "invalid_argument" and "[1,1,9,8]" in str(caught.value)
     with pytest.raises(tessera.Error):
         session.run(None, {})
+    for names, feeds, said in (("logits", {}, "a list of names or None"), (None, [1], "a dict .* not a list")):
+        with pytest.raises(TypeError, match=said):
+            session.run(names, feeds)
     with pytest.raises(tessera.Error):
         session.stats()
     assert issubclass(tessera.Error, RuntimeError)

@@ -14,6 +14,7 @@ import tessera
 from tessera.quantization.quantise import METADATA
 from tests.oracle import oracle
 from tests.system import float_models
+from tests.system.builders import Graph
 from tests.system.conftest import BUILD, ROOT
 from tests.system.quantisation.checks import pixels, refused
 
@@ -101,6 +102,27 @@ def test_a_float_model_says_so_and_is_quantised_on_request(float_file):
     assert "calibrated on random values" in done.stderr and "none of" not in done.stderr
     assert " 0 MACs" not in done.stdout
     assert "note: none of" in ended("report", float_file, "--device", "fsim").stdout
+
+
+@pytest.mark.parametrize("scale, said", [(np.nan, "nan"), (np.inf, "inf"), (0.0, "0"), (-0.05, "-0.05")])
+def test_a_scale_that_no_product_takes_is_named(tmp_path, scale, said):
+    """Who has quantised a model already is not told to do so. The program that is kept says the same once more."""
+    graph = Graph()
+    x = graph.input(np.arange(-12, 12, dtype=np.int8).reshape(2, 12), "x")
+    fit, unfit = (graph.constant(np.float32(value)) for value in (0.05, scale))
+    zero, weights = graph.constant(np.int8(0)), graph.constant(np.eye(12, dtype=np.int8))
+    product = graph.node("QLinearMatMul", [x, fit, zero, weights, unfit, zero, fit, zero], "product")
+    graph.node("DequantizeLinear", [product, unfit, zero], "y")
+    model = tmp_path / "model.onnx"
+    onnx.save(graph.finish("y"), model)
+    cache = ("--cache", tmp_path / "cache")
+    for words in (("run", model, "--random-inputs", 1, *cache), ("run", model, "--random-inputs", 1, *cache),
+                  ("compile", model, "-o", tmp_path / "model.tsr")):  # fmt: skip
+        lines = ended(*words).stderr.splitlines()
+        assert len(lines) == 1 and f"(QLinearMatMul) has a scale of {said}, and 1 other" in lines[0]
+        assert "correct the scales" in lines[0] and "tessera quantize" not in lines[0]
+    (want,) = oracle.run_plain(graph.finish("y"), graph.feeds).values()
+    assert np.array_equal(tessera.Session(model).run(None, graph.feeds)[0], want, equal_nan=True)
 
 
 def test_commands_take_the_shape_that_a_model_was_quantised_with(tmp_path, command):

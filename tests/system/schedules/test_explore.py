@@ -599,6 +599,7 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path, version):
         ({}, ["--method", "random", "--seed", "-1"], "--seed takes a number from 0 on, not -1"),
         ({}, ["--method", "nsga2", "--screen", "yes"], "leave --screen out"),
         ({}, ["-o", "no/such/folder/x.json"], "there is no such folder"),
+        ({}, ["-o", "."], "it is a folder"),
         ({}, ["--picture", "x.gif"], ".png or .svg"),
     ],
 )

@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench"))
 import networks  # noqa: E402
 
+BUILD = pathlib.Path(os.environ.get("TESSERA_BUILD", ROOT / "build" / "release"))
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 SMALL = {"config": "npu64", "trials": 20, "judge": "replay"}
 
@@ -369,6 +370,24 @@ def test_killed_in_the_middle_goes_on(tuned, tmp_path):
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["schedules"] == found.schedules and outcome["known_units"] >= kept >= 2
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.15, 0.3, 1.0])
+def test_ctrl_c_at_any_moment_ends_in_order(tmp_path, seconds):
+    """Also while Python imports, and while workers start."""
+    words = [BUILD / "bin" / "tessera", "tune", DIGITS, "--trials", "100000", "--config", "npu64"]
+    child = subprocess.Popen(
+        [*words, "--db", tmp_path / "t.db", "--workers", "2", "-q"],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    os.killpg(child.pid, signal.SIGINT)  # as the terminal does
+    _, said = child.communicate(timeout=60)
+    assert child.returncode in (-signal.SIGINT, 130) and "Traceback" not in said, said
+    assert said in ("", "tessera: ended; the same command goes on from here\n")
 
 
 def test_a_worker_that_dies_loses_nothing(tuned, tmp_path):

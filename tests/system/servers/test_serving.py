@@ -58,6 +58,7 @@ def repository(tmp_path_factory):
     serving.put(root, "lookup", serving.lookup(), settings=BATCHED)
     serving.put(root, "counting", serving.counting(), settings="[batching]\nmax_queue = 2\n")
     serving.put(root, "broken", b"no model")
+    serving.put(root, "two words", serving.digits())
     serving.put(root, "typo", serving.two_by_two(), settings="devise = 'fsim'\n")
     for datatype, element in ELEMENTS.items():
         serving.put(root, f"echo_{datatype}", serving.echo(element, ["n"]))
@@ -138,6 +139,12 @@ def test_health_and_metadata(client):
     (image,), (logits,) = metadata["inputs"], metadata["outputs"]
     assert (image["name"], image["datatype"], [int(d) for d in image["shape"]]) == ("image", "FP32", [-1, 1, 8, 8])
     assert (logits["name"], logits["datatype"], [int(d) for d in logits["shape"]]) == ("logits", "FP32", [-1, 10])
+
+
+def test_the_server_says_what_is_not_served_and_why(server):
+    (broken,) = (line for line in server.lines if "model broken is not served" in line)
+    assert broken.endswith("or of another kind"), broken  # and no address behind it
+    assert any("folder 'two words' is not served: a model's name has" in line for line in server.lines)
 
 
 def test_the_index_says_what_is_not_served_and_why(client):

@@ -300,6 +300,23 @@ def test_fifty_at_once(server, expected):
             assert all(np.array_equal(answer, expected[at % 16]) for at, answer in enumerate(answers))
 
 
+@pytest.mark.parametrize("where", ["name", "id", "output"])
+def test_half_a_character_in_a_name(server, expected, where):
+    """JSON may escape a surrogate alone, which no UTF-8 has."""
+    image = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}
+    request = {"inputs": [image]}
+    if where == "name":
+        image["name"] = "\ud800"
+    elif where == "output":
+        request["outputs"] = [{"name": "\ud800"}]
+    else:
+        request["id"] = "\ud800"
+    with undisturbed(server, expected), connected(server.http) as connection:
+        connection.sendall(request_of("digits", json.dumps(request).encode(), {}))
+        status, answer = answer_of(connection)
+        assert status == (200 if where == "id" else 400), answer
+
+
 def test_altered_requests_are_answered_or_refused(server, expected):
     """Bytes of good requests changed, taken away and doubled: there is an answer or a refusal, never a failure."""
     rng = np.random.default_rng(11)

@@ -74,6 +74,8 @@ def test_settings_that_are_missing_are_the_defaults(tmp_path):
         ("[batching]\nmax_batch = 9\nsizes = [1, 2, 3, 4, 5, 6, 7, 8, 9]", "eight are the most"),
         ("[calibration]\nsamples = 3", "'calibration' is a table with the key data"),
         ("[calibration]\ndata = '../other.npz'", "leaves the model's folder"),
+        ("config = '../other.toml'", "leaves the model's folder"),
+        ("config = '../../etc/passwd'", "leaves the model's folder"),
     ],
 )
 def test_settings_that_are_wrong(tmp_path, text, cause):

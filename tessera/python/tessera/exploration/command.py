@@ -76,6 +76,8 @@ def checked(given):
     for path in [given.output, *given.picture]:
         if path and not pathlib.Path(path).absolute().parent.is_dir():
             raise error("io", f"cannot write '{path}': there is no such folder")
+        if path and pathlib.Path(path).is_dir():
+            raise error("io", f"cannot write '{path}': it is a folder; name a file")
 
 
 def searched(found, given):

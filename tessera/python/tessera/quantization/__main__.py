@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m tessera.quantization MODEL --calibrate DATA: the command `tessera quantize`."""
 
+import signal
 import sys
 
 try:
@@ -11,4 +12,6 @@ except ImportError as missing:
         "installed: pip install onnx onnxruntime (of the wheel: its extra [quantize])"
     )
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main())

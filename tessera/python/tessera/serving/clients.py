@@ -64,6 +64,9 @@ class Plugin:
     def lines(self):
         return [f"serving device {name}" for name in self._arguments.device]
 
+    def failures(self):
+        return []
+
     def grpc_handlers(self):
         method = grpc.stream_stream_rpc_method_handler(self._use)
         return [grpc.method_handlers_generic_handler(SERVICE, {"Use": method})]

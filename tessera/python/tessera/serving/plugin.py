@@ -15,7 +15,7 @@ from ..errors import argument, error
 from . import http_guard, rest
 from .grpc_service import Service
 from .metrics import Metrics
-from .repository import Repository
+from .repository import NAMES, Repository
 from .server import split_address
 from .store import Store
 
@@ -76,12 +76,12 @@ class Plugin:
 
     def lines(self):
         models = sorted({row["name"] for row in self._store.index() if row["state"] == "READY"})
-        failed = [
-            f"model {row['name']} is not served: {row['reason']}"
-            for row in self._store.index()
-            if row["state"] != "READY"
-        ]
-        return [*failed, f"models {', '.join(models) or '(none)'} with REST on {self._host}:{self._port}, with gRPC"]
+        return [f"models {', '.join(models) or '(none)'} with REST on {self._host}:{self._port}, with gRPC"]
+
+    def failures(self):
+        rows = [row for row in self._store.index() if row["state"] != "READY"]
+        failed = [f"model {row['name']} is not served: {row['reason']}" for row in rows]
+        return failed + [f"folder {name!r} is not served: {NAMES}" for name in self._store.misnamed()]
 
     def grpc_handlers(self):
         return [self._service]

@@ -13,6 +13,7 @@ from ..errors import argument
 from . import settings as settings_file
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
+NAMES = "a model's name has at most 128 letters, digits, '_', '.' and '-', and begins with none of the last two"
 VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _FILES = ("model.onnx", "model.tflite", "model.tsr")
 
@@ -41,6 +42,12 @@ class Repository:
         """The models that have a folder."""
         with os.scandir(self.root) as entries:
             return sorted(entry.name for entry in entries if _NAME.fullmatch(entry.name) and entry.is_dir())
+
+    def misnamed(self):
+        """Folders that no client could name; hidden ones are none of the repository's."""
+        with os.scandir(self.root) as entries:
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+        return sorted(name for name in names if not _NAME.fullmatch(name))
 
     def find(self, name):
         """The versions of a model that its settings choose, lowest first. Errors: tessera.Error for a model that is not

@@ -152,7 +152,8 @@ def application(store, access, metrics, limits, controls):
     budget = Budget(limits.max_held)
 
     def refused(refusal, headers=None):
-        return JSONResponse({"error": str(refusal)}, refusal.kind.http, headers)
+        text = str(refusal).encode(errors="replace").decode()  # a client may have named half a character
+        return JSONResponse({"error": text}, refusal.kind.http, headers)
 
     async def read_body(request):
         """The body and the hold on the budget that goes with it."""

@@ -72,7 +72,8 @@ class Server:
     def lines(self):
         """What the server says of itself when it listens."""
         how = "TLS and tokens" if self.access.has_tls and self.access.has_tokens else "this machine alone"
-        return [f"{line} on {self.address} ({how})" for part in self._parts for line in part.lines()]
+        served = [f"{line} on {self.address} ({how})" for part in self._parts for line in part.lines()]
+        return [line for part in self._parts for line in part.failures()] + served
 
     def start(self):
         for part in self._parts:

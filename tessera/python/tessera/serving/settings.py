@@ -148,7 +148,8 @@ def read(folder, defaults):
         raise argument(f"cannot read {path}: {problem}") from None
     settings = parse(path, text, defaults)
     changes = {}
-    if settings.config.endswith(".toml") and settings.config != defaults.get("config"):
+    is_file = settings.config.endswith(".toml") or ("/" in settings.config and "\n" not in settings.config)
+    if is_file and settings.config != defaults.get("config"):
         changes["config"] = inside(folder, settings.config)
     if settings.calibration:
         changes["calibration"] = {**settings.calibration, "data": inside(folder, settings.calibration["data"])}

@@ -88,6 +88,13 @@ class Store:
                     rows.append(dict(name=name, version="", state="UNAVAILABLE", reason=reason))
             return rows
 
+    def misnamed(self):
+        """Folders of the repository that are no models for their names."""
+        try:
+            return self._repository.misnamed()
+        except OSError:
+            return []
+
     def served(self, version):
         """The version in memory, brought there if it is not. Errors: a Refusal."""
         with self._lock:

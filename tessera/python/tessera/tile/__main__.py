@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m tessera.tile: the command `tessera kernel`."""
 
+import signal
 import sys
 
 from .command import main
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main())

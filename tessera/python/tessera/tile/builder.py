@@ -15,6 +15,7 @@ from . import errors, nests, transfers
 from .errors import refuse
 from .events import Events
 from .index import Axis
+from .loops import integer_of
 from .tensors import ARENA, CONSTANTS, LAYOUTS, Tensor, as_view, order_of
 from .tiles import Reference, Tile, as_box
 
@@ -124,6 +125,9 @@ class Builder(Events):
     # --- scratchpads
 
     def _allocate(self, space, shape, dims, dtype, lanes, zero=0):
+        held = np.iinfo(type_of(dtype))
+        if integer_of(zero) is None or not held.min <= zero <= held.max:
+            refuse(f"the zero point of a tile of {held.dtype} is {held.min:,} to {held.max:,}, not {zero}")
         count, depth = math.prod(dims), self.machine.depth(space)
         first = self._used[space]
         if first + count > depth:
@@ -178,13 +182,19 @@ class Builder(Events):
     def param(self, bias, scale):
         """Bias (int32) and scale (fp32) of each channel, which convert() takes. A scalar serves all channels."""
         bias, scale = self._by_channel(bias, np.asarray(scale, np.float32))
+        if not np.isfinite(scale).all():
+            refuse("a scale is finite")
         if not np.array_equal(bias, bias.astype(np.int32)):
             refuse("a bias is an int32")
         return self._param(bias.astype(np.int32), scale.view(np.int32))
 
     def _by_channel(self, *values):
         """Arrays of one element a channel; scalars alone fill a block."""
-        values = np.broadcast_arrays(*(np.atleast_1d(one) for one in values))
+        try:
+            values = np.broadcast_arrays(*(np.atleast_1d(one) for one in values))
+        except ValueError:
+            sizes = " and ".join(str(np.size(one)) for one in values)
+            refuse(f"there is one number for each channel or one for all, not {sizes}")
         repeats = self.machine.block_out if values[0].size == 1 else 1
         return [np.repeat(one, repeats) for one in values]
 
@@ -270,6 +280,8 @@ class Builder(Events):
 
     def fill(self, tile, value=0):
         """Writes one byte everywhere in a tile."""
+        if integer_of(value) is None or not -128 <= value <= 255:
+            refuse(f"a tile is filled with a byte, -128 to 255, not with {value}")
         box = self._writable(tile)
         found = [Instruction("load", fields) for fields in transfers.fill(box, value, self.machine)]
         self._add("fill", found, [box.tile])

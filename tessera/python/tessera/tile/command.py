@@ -4,8 +4,10 @@
 import argparse
 import importlib.util
 import json
+import os
 import pathlib
 import sys
+import traceback
 
 import numpy as np
 
@@ -70,12 +72,14 @@ def module_of(path):
     file = pathlib.Path(path)
     if not file.is_file():
         raise KernelError(f"{path}: there is no such file")
+    if file.suffix != ".py":
+        raise KernelError(f"{path}: kernels stand in a file of Python (.py)")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.parent))
     try:
         spec.loader.exec_module(module)
-    except (ImportError, SyntaxError) as error:
+    except SyntaxError as error:
         raise KernelError(f"{path}: {type(error).__name__}: {error}") from None
     finally:
         sys.path.pop(0)
@@ -191,24 +195,48 @@ def embed_in(given):
     print(f"{given.output}: {embedder.count} nodes are kernels for {given.config}")
 
 
+def act(given):
+    if given.action == "embed":
+        embed_in(given)
+        return
+    for kernel in kernels_of(given.file):
+        if given.action == "run":
+            run(kernel, given)
+        elif given.action == "check":
+            print(f"{kernel.__name__}: {check(kernel, cases=given.cases, config=given.config, seed=given.seed)}")
+        elif given.action == "tune":
+            print(f"{kernel.__name__}: {tuned(kernel, given)}")
+        elif given.action == "profile":
+            profile(kernel, given)
+        else:
+            print(case_of(kernel, given)[0].listing())
+
+
+def line_of(error, text):
+    """The innermost line of FILE.py that an exception came through, as "FILE.py:12"; None where it did not."""
+    file = os.path.abspath(text.partition(":")[0] if ".py:" in text else text)
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if os.path.abspath(frame.f_code.co_filename) == file
+    ]
+    return f"{os.path.basename(file)}:{lines[-1]}" if lines else None
+
+
 def main(words=None):
     given = arguments(words)
     try:
-        if given.action == "embed":
-            embed_in(given)
-            return 0
-        for kernel in kernels_of(given.file):
-            if given.action == "run":
-                run(kernel, given)
-            elif given.action == "check":
-                print(f"{kernel.__name__}: {check(kernel, cases=given.cases, config=given.config, seed=given.seed)}")
-            elif given.action == "tune":
-                print(f"{kernel.__name__}: {tuned(kernel, given)}")
-            elif given.action == "profile":
-                profile(kernel, given)
-            else:
-                print(case_of(kernel, given)[0].listing())
+        act(given)
     except (tessera.Error, OSError) as error:
         print(f"tessera: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("tessera: ended", file=sys.stderr)
+        return 130
+    except Exception as error:
+        place = line_of(error, given.file)
+        if place is None:
+            raise
+        print(f"tessera: {place}: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0

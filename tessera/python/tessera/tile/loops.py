@@ -82,6 +82,10 @@ class Loop(Positioned):
     def position(self):
         return Position({self: 1}, 0)
 
+    def __iter__(self):
+        """A loop is what `axes` makes of one extent, and a tuple of one where a tuple is wanted."""
+        yield self
+
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Position(Positioned):

@@ -188,8 +188,9 @@ class Lowering(Views, Contractions, Gathering, Lattices, Windows, Pairs, Plain):
 
     @staticmethod
     def is_wide(expression):
-        return (isinstance(expression, Reduce) and expression.kind == "sum") or (
-            isinstance(expression, Load) and expression.source.dtype == "int32" and not expression.constant
+        return not expression.constant and (
+            (isinstance(expression, Reduce) and expression.kind == "sum")
+            or (isinstance(expression, Load) and expression.source.dtype == "int32")
         )
 
     # --- bytes

@@ -221,7 +221,7 @@ class _Run:
         self.bench = bench_of(self.shared, settings["config"], settings["shapes"], settings["options"])
         if not self.bench.pieces:
             raise errors.argument(
-                "the NPU computes nothing of this model: there is nothing to tune; `tessera info` says why, and "
+                "the NPU computes nothing of this model: there is nothing to tune; `tessera compile` says why, and "
                 "`tessera quantize` quantises a float model"
             )
         tuning = self.bench.tuning
