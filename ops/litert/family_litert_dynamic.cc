@@ -42,27 +42,25 @@ Row symmetric(float low, float high) {
   return range == 0 ? Row{} : Row{127.0F / range, range / 127.0F, 0};
 }
 
-/// The zero point is that of the end which loses less by the scale's rounding.
 Row asymmetric(float low, float high) {
   const float least = std::min(low, 0.0F), most = std::max(high, 0.0F);
   if (least == most) return {};
-  const float scale = (most - least) / 255.0F, below = least / scale, above = most / scale;
-  const float zero = 128.0F + std::fabs(below) < 127.0F + std::fabs(above) ? -128.0F - below : 127.0F - above;
-  return {1.0F / scale, scale, static_cast<int32_t>(std::round(std::clamp(zero, -128.0F, 127.0F)))};
+  const float scale = (most - least) / 255.0F;
+  const float zero = std::clamp(-128.0F - least / scale, -128.0F, 127.0F);
+  return {1.0F / scale, scale, static_cast<int32_t>(std::round(zero))};
 }
 
 /// How a kernel makes int8 of a row.
 struct Rounding {
   Row (*row)(float, float);
-  float (*step)(float steps, float zero);  // before it is limited
-  float least;
+  float (*whole)(float steps);
+  float least;  // that is stored
 };
 
 Rounding rounding_of(const Node& node) {
   const std::string kernel = node.get_string("kernel", "xnnpack");
-  if (kernel == "xnnpack")
-    return {of_xnnpack, [](float steps, float zero) { return std::nearbyint(steps) + zero; }, -128};
-  const auto away = [](float steps, float zero) { return std::round(zero + steps); };
+  if (kernel == "xnnpack") return {of_xnnpack, [](float steps) { return std::nearbyint(steps); }, -128};
+  const auto away = [](float steps) { return std::round(steps); };
   if (kernel == "symmetric") return {symmetric, away, -127};
   if (kernel == "asymmetric") return {asymmetric, away, -128};
   node.fail(ErrorCode::kInvalidModel, "attribute 'kernel' is '" + kernel + "'");
@@ -90,10 +88,10 @@ void evaluate_dynamic_quantize(EvalContext& context) {
     const auto part = from.subspan(r * each, each);
     const auto [low, high] = std::minmax_element(part.begin(), part.end());
     const Row row = rounding.row(*low, *high);
-    const auto zero = static_cast<float>(row.zero);
-    for (size_t i = 0; i < each; ++i)
-      q.as_mutable<int8_t>()[r * each + i] =
-          static_cast<int8_t>(std::clamp(rounding.step(part[i] * row.factor, zero), rounding.least, 127.0F));
+    for (size_t i = 0; i < each; ++i) {
+      const float whole = rounding.whole(part[i] * row.factor) + static_cast<float>(row.zero);
+      q.as_mutable<int8_t>()[r * each + i] = static_cast<int8_t>(std::clamp(whole, rounding.least, 127.0F));
+    }
     scales.as_mutable<float>()[r] = row.scale;
     zeros.as_mutable<int8_t>()[r] = static_cast<int8_t>(row.zero);
   }

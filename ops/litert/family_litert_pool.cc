@@ -98,9 +98,8 @@ void evaluate_mean(EvalContext& context) {
   for (const int64_t sum : sums) {
     const auto wrapped = static_cast<int32_t>(sum);
     const int64_t value = int64_t{litert::multiply(wrapped, factor)} + y_zero;
-    to.push_back(xnnpack
-                     ? litert::mean_in_float(sum + count * x_zero, real, range.low, range.high)
-                     : static_cast<int32_t>(std::clamp<int64_t>(value, range.low, range.high)));
+    to.push_back(xnnpack ? litert::mean_in_float(sum + count * x_zero, real, range.low, range.high)
+                         : static_cast<int32_t>(std::clamp<int64_t>(value, range.low, range.high)));
   }
   context.outputs[0] = from_int32s(x.dtype(), result, to);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spectra of LiteRT: Rfft2d, complex numbers of their parts and the parts of them. Domain litert. The transform is computed in float64 and
-// rounded once, as the reference kernel's is.
+// Spectra of LiteRT: Rfft2d, complex numbers of their parts and the parts of them. Domain litert. The transform is
+// computed in float64 and rounded once, as the reference kernel's is.
 #include <cmath>
 #include <complex>
 #include <numbers>

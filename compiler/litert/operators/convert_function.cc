@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of one quantised value beside those of convert_table.cc, as tables that are filled here with the formulas
-// of LiteRT's kernels: ABS, NEG, EXP, LOG, ELU, GELU, RSQRT, RELU_0_TO_1. Real values are computed as convert_element.cc
-// says.
+// of LiteRT's kernels: ABS, NEG, EXP, LOG, ELU, GELU, RSQRT, RELU_0_TO_1. Real values are computed as
+// convert_element.cc says.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -83,7 +83,10 @@ Value requantised(Op& op, const Value& sums, int64_t axis, Activation activation
   const IntegerLimits limits = limits_of(y, activation);
   const bool dense = op.code() == BuiltinOperator::kFullyConnected;
   const bool narrow = op.has(bias) && op.input(bias).type == TensorType::kInt32;  // sums of 32 bits
+  // A dense layer of 16 bits without a bias of 64 has LiteRT's product for matrices.
+  const bool tuned = op.kernels() == Kernels::kXnnpack && y.type == TensorType::kInt16 && (narrow || !op.has(bias));
   const char* kernel = xnnpack_takes(op, x, activation)         ? "xnnpack"
+                       : dense && tuned                         ? "upwards"
                        : dense                                  ? "real"
                        : y.type != TensorType::kInt16 || narrow ? "reference"
                                                                 : "short";
@@ -170,7 +173,8 @@ Value hybrid_convolution(Op& op, const std::vector<int64_t>& perm, const Attribu
   // One image has one zero point, which the product subtracts; in several images each has its own.
   if (op.input(0).shape[0] == 1) {
     const Value zero = op.reshape(rows.zeros, {});
-    return scaled_rows(op, op.node("ConvInteger", {rows.bytes, weights(op, perm), zero}, attributes), rows, kernel, {}, 1);
+    return scaled_rows(op, op.node("ConvInteger", {rows.bytes, weights(op, perm), zero}, attributes), rows, kernel, {},
+                       1);
   }
   const Value zeros = op.reshape(op.cast(rows.zeros, DType::kDouble), {-1, 1, 1, 1});
   const Value steps = op.node("Sub", {op.cast(rows.bytes, DType::kDouble), zeros});

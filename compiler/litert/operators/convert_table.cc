@@ -106,9 +106,8 @@ void convert_leaky_relu(Op& op) {
   if (!is_table(op)) return op.give_real(0, op.node("LeakyRelu", {op.real(0)}, {{"alpha", alpha}}));
   const auto ratio = static_cast<float>(ratio_of(op));
   const float below = op.input(0).quantisation.scale() * alpha / op.output().quantisation.scale();
-  op.give(0, op.lookup(op.value(0), xnnpack_takes(op)
-                                        ? in_256ths(op, ratio, ratio * alpha)
-                                        : rescaled(op, short_ratio_of(op), static_cast<double>(below))));
+  op.give(0, op.lookup(op.value(0), xnnpack_takes(op) ? in_256ths(op, ratio, ratio * alpha)
+                                                      : rescaled(op, short_ratio_of(op), static_cast<double>(below))));
 }
 
 // LOGISTIC and TANH of 16 bits: a table of the logistic function in steps of 1/24, between which is interpolated.
