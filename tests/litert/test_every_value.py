@@ -90,6 +90,34 @@ def test_mean_of_real_network():
     check(data, x, ("reference", "fsim"))
 
 
+def sum_of_open_batch(axis, zero):
+    """A sum over an axis of a file whose batch is open."""
+    file = builder.Model()
+    graph = file.graph("main")
+    x = graph.input("x", (2, 5, 7), "int8", scale=0.1, zero=zero)
+    y = graph.tensor("y", tuple(n for i, n in enumerate((2, 5, 7)) if i != axis), "int8", scale=0.3, zero=7)
+    graph.op("SUM", [x, graph.constant(np.array([axis], np.int32))], [y], keepDims=False)
+    graph.table.tensors[x].shapeSignature = np.array([-1, 5, 7], np.int32)
+    graph.outputs(y)
+    return file.bytes()
+
+
+@pytest.mark.parametrize("axis,zero", [(1, -20), (2, -20), (0, 0)])
+def test_sum_of_open_batch(axis, zero):
+    data = sum_of_open_batch(axis, zero)
+    session = tessera.Session(data, "fsim")
+    for batch in (2, 1, 3):
+        x = np.random.default_rng(batch).integers(-128, 128, (batch, 5, 7)).astype(np.int8)
+        (wanted,) = oracle.run(data, [x], "default").outputs
+        (got,) = session.run(None, {"x": x})
+        assert np.array_equal(got, wanted)
+
+
+def test_sum_over_open_axis_is_refused():
+    with pytest.raises(tessera.Error, match="open shape"):
+        tessera.Session(sum_of_open_batch(0, -20), "reference")
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
 def test_quantize_of_halves(dtype):
     """Real numbers at halves of steps. LiteRT converts 8 elements at a time; their number is a multiple of it."""
