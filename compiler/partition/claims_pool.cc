@@ -315,10 +315,11 @@ std::optional<Claim> claim_litert_mean(NodeOp op) {
   const float multiplier = qx.s() / qy.s() / static_cast<float>(count);
   const bool xnnpack = node.get_string("kernel", "xnnpack") == "xnnpack";
   const ops::litert::FixedPoint factor = ops::litert::mean_factor(qx.s() / qy.s(), count);
+  const ops::litert::FloatMean real = ops::litert::float_mean(qx.s() / qy.s(), count, qx.z(), qy.z());
   const Range to = range_of(dtype);
   auto stage = fit_sum(count, count, qx, qy, multiplier, [&](int64_t s) -> std::optional<int32_t> {
     const auto sum = static_cast<int32_t>(s);
-    if (xnnpack) return ops::litert::mean_in_float(sum, multiplier, qy.z(), to.low, to.high);
+    if (xnnpack) return ops::litert::mean_in_float(s + count * qx.z(), real, to.low, to.high);
     return std::clamp(ops::litert::multiply(sum, factor) + qy.z(), to.low, to.high);
   });
   if (!stage) return std::nullopt;

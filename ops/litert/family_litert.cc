@@ -109,8 +109,8 @@ Formula mul_reference(const Binary& p) {
 
 /// A slope for what is below the zero point.
 Formula prelu(const Binary& p) {
-  const double ratio = static_cast<double>(p.a.scale) / static_cast<double>(p.y.scale);
-  const FixedPoint above = fixed_point(ratio), below = fixed_point(ratio * static_cast<double>(p.b.scale));
+  const FixedPoint above = fixed_point(static_cast<double>(p.a.scale / p.y.scale)),
+                   below = fixed_point(static_cast<double>(p.a.scale * p.b.scale / p.y.scale));
   return [=, za = p.a.zero, zb = p.b.zero](int32_t a, int32_t b) {
     return int64_t{a >= za ? litert::multiply(a - za, above) : litert::multiply((a - za) * (b - zb), below)};
   };

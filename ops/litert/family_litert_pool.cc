@@ -91,15 +91,15 @@ void evaluate_mean(EvalContext& context) {
   const float ratio = node.get_float("x_scale", 1) / node.get_float("y_scale", 1);
   const bool xnnpack = node.get_string("kernel", "xnnpack") == "xnnpack" && x.dtype() != DType::kInt16;
   const FixedPoint factor = litert::mean_factor(ratio, count);
+  const litert::FloatMean real = litert::float_mean(ratio, count, x_zero, y_zero);
   const Range range = range_of(x.dtype());
   std::vector<int32_t> to;
   to.reserve(sums.size());
   for (const int64_t sum : sums) {
     const auto wrapped = static_cast<int32_t>(sum);
     const int64_t value = int64_t{litert::multiply(wrapped, factor)} + y_zero;
-    to.push_back(xnnpack
-                     ? litert::mean_in_float(wrapped, ratio / static_cast<float>(count), y_zero, range.low, range.high)
-                     : static_cast<int32_t>(std::clamp<int64_t>(value, range.low, range.high)));
+    to.push_back(xnnpack ? litert::mean_in_float(sum + count * x_zero, real, range.low, range.high)
+                         : static_cast<int32_t>(std::clamp<int64_t>(value, range.low, range.high)));
   }
   context.outputs[0] = from_int32s(x.dtype(), result, to);
 }

@@ -52,7 +52,10 @@ std::vector<Channel> channels_of(const EvalContext& context) {
     if (!bias.empty()) channels[i].bias = bias[i];
     channels[i].factor = x * w / y;
     channels[i].real = static_cast<double>(x) * static_cast<double>(w) / static_cast<double>(y);
-    channels[i].fixed = litert::fixed_point(channels[i].real);
+    // That kernel multiplies the scales in float32 where all channels have one.
+    const bool single = node.get_string("kernel", "") == "upwards" && scales.size() == 1;
+    channels[i].fixed =
+        litert::fixed_point(single ? static_cast<double>(x * w) / static_cast<double>(y) : channels[i].real);
   }
   return channels;
 }
@@ -66,6 +69,10 @@ int64_t (*conversion(const Node& node))(int64_t sum, const Channel& c) {
     };
   if (kernel == "reference")
     return [](int64_t sum, const Channel& c) { return int64_t{litert::multiply(static_cast<int32_t>(sum), c.fixed)}; };
+  if (kernel == "upwards")
+    return [](int64_t sum, const Channel& c) {
+      return int64_t{litert::multiply_upwards(static_cast<int32_t>(sum), c.fixed)};
+    };
   if (kernel == "short")
     return [](int64_t sum, const Channel& c) { return int64_t{litert::multiply_short(sum, c.fixed)}; };
   if (kernel == "real")
@@ -73,7 +80,7 @@ int64_t (*conversion(const Node& node))(int64_t sum, const Channel& c) {
       return static_cast<int64_t>(std::round(std::clamp(static_cast<double>(sum) * c.real, -1e9, 1e9)));
     };
   node.fail(ErrorCode::kInvalidModel,
-            "attribute 'kernel' is '" + kernel + "'; xnnpack, reference, short and real are known");
+            "attribute 'kernel' is '" + kernel + "'; xnnpack, reference, upwards, short and real are known");
 }
 
 void evaluate_requantise(EvalContext& context) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spectra of LiteRT: Rfft2d and the parts of complex numbers. Domain litert. The transform is computed in float64 and
-// rounded once, as the reference kernel's is.
+// Spectra of LiteRT: Rfft2d, complex numbers of their parts and the parts of them. Domain litert. The transform is
+// computed in float64 and rounded once, as the reference kernel's is.
 #include <cmath>
 #include <complex>
 #include <numbers>
@@ -99,11 +99,30 @@ Kernel complex_part(Part part) {
   };
 }
 
+/// re and im, which is zero where it is left out, of one shape; result complex64.
+void infer_complex(InferContext& c) {
+  for (size_t i = 0; i < c.inputs.size(); ++i)
+    require_type(c.node, c.input(i).dtype, set_of({DType::kFloat}), i == 0 ? "re" : "im");
+  c.outputs[0] = without_constant(c.input(0), DType::kComplex64);
+}
+
+void evaluate_complex(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const bool has_imaginary = c.inputs.size() > 1;
+  if (has_imaginary && c.input(1).shape() != c.input(0).shape())
+    c.node.fail(ErrorCode::kInvalidModel, "re and im differ in shape");
+  Tensor out(DType::kComplex64, types[0].shape);
+  auto* y = reinterpret_cast<std::complex<float>*>(out.mutable_data());
+  for (int64_t i = 0; i < out.size(); ++i)
+    y[i] = {elements<float>(c.input(0))[i], has_imaginary ? elements<float>(c.input(1))[i] : 0.0F};
+  c.outputs[0] = std::move(out);
+}
+
 }  // namespace
 
 void register_litert_signal(Registry& r) {
   using Number = std::complex<float>;
   add(r, "Rfft2d", 1, kOne, infer_rfft2d, evaluate_rfft2d, {"length"}, kOne, kLitert);
+  add(r, "Complex", 1, {1, 2}, infer_complex, evaluate_complex, {}, kOne, kLitert);
   add(r, "Real", 1, kOne, infer_part, complex_part([](Number x) { return x.real(); }), {}, kOne, kLitert);
   add(r, "Imag", 1, kOne, infer_part, complex_part([](Number x) { return x.imag(); }), {}, kOne, kLitert);
   add(r, "ComplexAbs", 1, kOne, infer_part, complex_part([](Number x) { return std::abs(x); }), {}, kOne, kLitert);

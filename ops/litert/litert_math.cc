@@ -57,8 +57,12 @@ FixedPoint mean_factor(float ratio, int64_t count) {
   return {static_cast<int32_t>((static_cast<int64_t>(factor.multiplier) << bits) / count), factor.shift - bits};
 }
 
-int32_t mean_in_float(int32_t sum, float factor, int32_t zero, int32_t low, int32_t high) {
-  const float value = static_cast<float>(sum) * factor + static_cast<float>(zero);
+FloatMean float_mean(float ratio, int64_t count, int32_t x_zero, int32_t y_zero) {
+  return {ratio / static_cast<float>(count), static_cast<float>(y_zero) - static_cast<float>(x_zero) * ratio};
+}
+
+int32_t mean_in_float(int64_t sum, FloatMean mean, int32_t low, int32_t high) {
+  const float value = static_cast<float>(sum) * mean.factor + mean.offset;
   return static_cast<int32_t>(std::nearbyint(std::clamp(value, static_cast<float>(low), static_cast<float>(high))));
 }
 

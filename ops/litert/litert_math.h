@@ -32,8 +32,12 @@ int32_t multiply_short(int64_t x, FixedPoint factor);
 /// more bits as fit, divided by the count.
 FixedPoint mean_factor(float ratio, int64_t count);
 
-/// XNNPACK's mean: sum * factor + zero, rounded to even with the zero point, so that a half goes to the even one of the
-/// stored integers.
-int32_t mean_in_float(int32_t sum, float factor, int32_t zero, int32_t low, int32_t high);
+/// XNNPACK's mean of stored integers: sum * factor + offset, where the offset holds both zero points, rounded to even
+/// with them, so that a half goes to the even one of the stored integers.
+struct FloatMean {
+  float factor, offset;
+};
+FloatMean float_mean(float ratio, int64_t count, int32_t x_zero, int32_t y_zero);
+int32_t mean_in_float(int64_t sum, FloatMean mean, int32_t low, int32_t high);
 
 }  // namespace tessera::ops::litert

@@ -77,13 +77,13 @@ UNARY = {
     "FLOOR": F,
     "ROUND": F,
     "EXP": ("float32", "int8", "int16"),
-    "LOG": ("float32", "int8"),
+    "LOG": ("float32", "int8", "int16"),
     "SIN": F,
     "COS": F,
     "SQRT": F,
     "RSQRT": ("float32", "int8", "int16"),
     "SQUARE": F,
-    "NEG": ("float32", "int32", "int64"),
+    "NEG": ("float32", "int8", "int16", "int32", "int64"),
     "SIGN": ("float32", "float64", "int32"),
     "RELU": ("float32", *Q),
     "RELU6": ("float32", *Q),
@@ -116,6 +116,7 @@ def unary(d, name):
     positive = name in ("LOG", "SQRT", "RSQRT")
     shape = d.shape()
     quantisation = d.quantisation(dtype)
+    positive = positive and not (name == "LOG" and dtype in Q and d.chance(0.3))
     if dtype in Q and positive:
         quantisation["zero"] = {"int8": -128, "int16": 0}[dtype]
     low = 0.01 if positive and dtype == "float32" else 0 if positive and dtype == "int16" else None
@@ -212,7 +213,20 @@ def fake_quant(d):
     )
 
 
-CAST_TYPES = ("float32", "int32", "int64", "bool", "uint8", "int8", "int16", "uint16", "uint32", "float16", "float64")
+CAST_TYPES = (
+    "float32",
+    "int32",
+    "int64",
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "uint16",
+    "uint32",
+    "float16",
+    "float64",
+    "complex64",
+)
 
 
 @case("CAST")
@@ -222,6 +236,8 @@ def cast(d):
     low = 0 if np.dtype(target).kind in "u" else None
     high = 100 if np.dtype(source).kind in "fui" else None
     x = d.input(d.shape(), source, low, high)
+    if source == "complex64" and low == 0:
+        d.feeds[-1] = np.abs(d.feeds[-1]) * np.complex64(1 + 1j)
     return d.op("CAST", [x], target)
 
 
@@ -292,7 +308,7 @@ def pair(d, dtype, most_rank=5, low=None, high=None):
 ARITHMETIC = {
     "ADD": ("float32", *Q, "int32", "int64"),
     "SUB": ("float32", *Q, "int32", "int64"),
-    "MUL": ("float32", *Q, "int32", "int64"),
+    "MUL": ("float32", *Q, "int32", "int64", "complex64"),
 }
 
 

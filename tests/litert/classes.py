@@ -3,7 +3,6 @@
 
 - "exact": every bit of every element is what Interpreter(file) gives, with XNNPACK where it takes the operator;
 - "tolerance": real arithmetic whose sums have another order or whose functions come from another library;
-- "dynamic": real operands by integer weights: some kernels quantise the operand when it comes;
 - "step": quantised, single elements may lie one step beside; "steps": of 16 bits, some of 32,768;
 - "chance": random numbers, of which type and shape are compared;
 - "refused": one line says so."""
@@ -25,10 +24,7 @@ EXACT_REAL = set(EXACT.split())
 CHANCE = {"MULTINOMIAL", "RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"}
 EXCEPTIONS = {
     "BATCH_MATMUL": {"int8": "step"},
-    "CONV_2D": {"hybrid": "dynamic"},
-    "DEPTHWISE_CONV_2D": {"uint8": "step", "hybrid": "dynamic"},
-    "FULLY_CONNECTED": {"hybrid": "dynamic"},
-    "LEAKY_RELU": {"int16": "step"},
+    "DEPTHWISE_CONV_2D": {"uint8": "step"},
     "LOGISTIC": {"int16": "steps"},
     "QUANTIZE": dict.fromkeys(["int8 to uint8", "uint8 to int8", "int32 to int8", "int32 to int16"], "step"),
     "TANH": {"int16": "steps"},
@@ -47,5 +43,5 @@ def class_of(operator, words):
         return "chance"
     if words in EXCEPTIONS.get(operator, {}):
         return EXCEPTIONS[operator][words]
-    real = words.split()[0] in ("float32", "float64", "float16", "hybrid", "complex64") if words else True
+    real = words.split()[0] in ("float32", "float64", "float16", "complex64") if words else True
     return "tolerance" if real and operator not in EXACT_REAL else "exact"

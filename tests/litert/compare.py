@@ -6,7 +6,6 @@ import numpy as np
 import tessera
 
 TOLERANCE = 2e-5  # of the largest magnitude
-DYNAMIC = 2e-2
 STEPS = 12
 
 
@@ -25,7 +24,7 @@ def difference(got, want, kind, tolerance=TOLERANCE):
         most = max(1e-3, float(np.abs(want[np.isfinite(want)]).max(initial=0)))
     if want.dtype.kind in "iu" and error.max() <= {"step": 1, "steps": STEPS}.get(kind, 0):
         return ""
-    limit = {"tolerance": tolerance, "dynamic": DYNAMIC}.get(kind, 0) * most
+    limit = (tolerance if kind == "tolerance" else 0) * most
     if want.dtype.kind in "fc" and error.max() <= limit:
         return ""
     return f"{np.count_nonzero(error)} of {error.size} elements differ, by {error.max()} at most"
@@ -55,7 +54,7 @@ def compare(case, kind, device="reference", tolerance=TOLERANCE, kernels=None, *
     if kind == "refused":
         return "runs, though its class is 'refused'"
     texts = []
-    for name in [kernels or oracle_of(case), *(case.runs if kind in ("tolerance", "dynamic") else ())]:
+    for name in [kernels or oracle_of(case), *(case.runs if kind == "tolerance" else ())]:
         wanted = case.runs[name].outputs
         found = [difference(g, w, kind, tolerance) for g, w in zip(got, wanted, strict=True)]
         if not any(found):

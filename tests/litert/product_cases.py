@@ -26,6 +26,7 @@ PRODUCT_TYPES = (
     "int8 per channel",
     "int16 per channel",
     "hybrid",
+    "hybrid int4",
     "float16 weights",
 )
 
@@ -33,17 +34,23 @@ PRODUCT_TYPES = (
 def product_operands(d, kind, x_shape, weight_shape, channel_axis, channels, given=None):
     """Input, weights and bias, and the type of the output. `given`: tensor and quantisation, instead of an input."""
     name = kind.split()[0]
-    dtype = "float32" if kind in ("float32", "hybrid", "float16 weights") else name
+    dtype = "float32" if kind in ("float32", "hybrid", "hybrid int4", "float16 weights") else name
     if given:
         x, quantised = given
     else:
         quantised = d.quantisation(dtype)
         x = d.input(x_shape, dtype, **quantised)
     if dtype == "float32":
-        if kind == "hybrid":
+        if name == "hybrid":
             per_channel = d.chance()
             scales = [d.scale() for _ in range(channels)] if per_channel else d.scale()
-            weights = d.constant(d.values(weight_shape, "int8", -127), scale=scales, zero=0, axis=channel_axis)
+            how = {"scale": scales, "zero": 0, "axis": channel_axis}
+            if kind == "hybrid int4":
+                pairs = np.resize(d.values(weight_shape, "int8", -7, 7), (int(np.prod(weight_shape)) + 1) // 2 * 2)
+                packed = (pairs[0::2] & 15 | pairs[1::2] << 4).astype(np.int8)
+                weights = d.graph.tensor("weights", weight_shape, "int4", data=packed, **how)
+            else:
+                weights = d.constant(d.values(weight_shape, "int8", -127), **how)
         elif kind == "float16 weights":
             half = d.constant(d.values(weight_shape, "float16", -1, 1))
             weights = d.op("DEQUANTIZE", [half], "float32")
@@ -77,7 +84,7 @@ def product_operands(d, kind, x_shape, weight_shape, channel_axis, channels, giv
 @case("CONV_2D")
 def conv_2d(d):
     kind = d.turn(PRODUCT_TYPES)
-    groups = d.pick(1, 1, 1, 2) if kind == "float32" or kind == "int8 per channel" else 1
+    groups = d.pick(1, 1, 1, 2) if kind in ("float32", "int8 per channel", "hybrid", "hybrid int4") else 1
     shape = image(d, d.between(1, 6) * groups)
     filters = d.between(1, 4) * groups
     weights = (filters, d.between(1, 3), d.between(1, 3), shape[3] // groups)
@@ -90,7 +97,7 @@ def conv_2d(d):
 
 @case("DEPTHWISE_CONV_2D")
 def depthwise_conv_2d(d):
-    kind = d.turn(PRODUCT_TYPES)
+    kind = d.turn([kind for kind in PRODUCT_TYPES if kind != "hybrid int4"])
     shape, multiplier = image(d), d.pick(1, 1, 1, 2, 3)
     channels = shape[3] * multiplier
     options = window(d) | {"depthMultiplier": multiplier}
@@ -161,7 +168,7 @@ def fully_connected(d):
     x, w, b, out = product_operands(d, kind, shape, (units, depth), 0, units)
     return d.op(
         "FULLY_CONNECTED", [x, w, b], out, fusedActivationFunction=activation(d), keepNumDims=d.chance(),
-        asymmetricQuantizeInputs=False,
+        asymmetricQuantizeInputs=kind.startswith("hybrid") and d.chance(),
     )  # fmt: skip
 
 

@@ -20,9 +20,9 @@ interpreter (ai-edge-litert 2.3.0) and by Tessera's, and compares every element.
 
 - **Class.** *exact*: equal in every bit to what an `Interpreter` computes that is asked for nothing. *tolerance*: real
   arithmetic, within 2e-5 of the largest magnitude, because sums have another order or functions come from another
-  library. *dynamic*: real operands by integer weights, within 2e-2, because some kernels quantise the operand when it
-  comes. *step*: integers, of which single ones may lie one step beside; *steps*: of 16 bits, up to 12 of 32,768.
-  *chance*: random numbers, whose type and shape are compared. *refused*: one line says so.
+  library. *step*: integers, of which single ones may lie one step beside; *steps*: of 16 bits, up to 12 of 32,768.
+  *chance*: random numbers, whose type and shape are compared. *refused*: one line says so. *hybrid* are real operands
+  by integer weights: the kernels quantise the operand when it comes.
 - **Kernels.** LiteRT has up to three kernels for an operator: the reference (`BUILTIN_REF`), an optimised one, and
   XNNPACK's, which an `Interpreter` takes where it can. The column names those that the results were equal to in all
   files. An exact class without XNNPACK means that XNNPACK has no kernel or was not equal to the others.

@@ -130,6 +130,27 @@ def test_mlperf_tiny(name, activations):
             assert mine.dtype == wanted.dtype and np.array_equal(mine, wanted), f"{name}, {kernels}"
 
 
+def test_quantize_names_an_operator_of_litert(tmp_path):
+    """What ONNX Runtime cannot calibrate is refused by the name of its node."""
+    pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install -r requirements-litert.txt")
+    from tests.litert import builder
+
+    model = builder.Model()
+    graph = model.graph("main")
+    x = graph.input("x", (1, 4, 8), "float32")
+    spectrum, size = graph.tensor("spectrum", (1, 4, 5), "complex64"), graph.tensor("size", (1, 4, 5), "float32")
+    graph.op("RFFT2D", [x, graph.constant(np.array([4, 8], np.int32))], [spectrum])
+    graph.op("COMPLEX_ABS", [spectrum], [size])
+    y = graph.tensor("y", (4, 3), "float32")
+    graph.op("FULLY_CONNECTED", [size, graph.constant(np.ones((3, 5), np.float32)), -1], [y])
+    graph.outputs(y)
+    (tmp_path / "float.tflite").write_bytes(model.bytes())
+    np.savez(tmp_path / "samples.npz", x=np.zeros((2, 4, 8), np.float32))
+    done = command("quantize", tmp_path / "float.tflite", "--calibrate", tmp_path / "samples.npz", "-o", tmp_path / "q")
+    assert done.returncode != 0 and "node 'spectrum" in done.stderr and "(Rfft2d)" in done.stderr
+    assert "cut the model" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
 def test_float_network_is_quantised(tmp_path):
     """`tessera quantize` takes a float .tflite and writes an ONNX model for the NPU."""
     pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert: pip install -r requirements-litert.txt")

@@ -35,6 +35,15 @@ void convert_quantised(Op& op, const std::string& type, Activation activation) {
   op.give(0, op.node(type, {op.value(0), op.value(1)}, attributes, kDomain));
 }
 
+/// (a + bi) * (c + di)
+void multiply_complex(Op& op) {
+  const auto part = [&](const char* name, size_t operand) { return op.node(name, {op.value(operand)}, {}, kDomain); };
+  const Value a = part("Real", 0), b = part("Imag", 0), c = part("Real", 1), d = part("Imag", 1);
+  const auto times = [&](const Value& x, const Value& y) { return op.node("Mul", {x, y}); };
+  const Value real = op.node("Sub", {times(a, c), times(b, d)}), imaginary = op.node("Add", {times(a, d), times(b, c)});
+  op.give(0, op.node("Complex", {real, imaginary}, {}, kDomain));
+}
+
 template <typename Options>
 Conversion arithmetic(const std::string& type) {
   return [type](Op& op) {
@@ -43,7 +52,8 @@ Conversion arithmetic(const std::string& type) {
       return convert_quantised(op, type, activation);
     if (ops::is_floating(op.output_dtype()))
       return op.give_real(0, op.activate(op.node(type, {op.real(0), op.real(1)}), activation));
-    if (activation != Activation::kNone) op.refuse("a fused activation of integers is not supported");
+    if (activation != Activation::kNone) op.refuse("a fused activation of such a type is not supported");
+    if (type == "Mul" && op.output_dtype() == ops::DType::kComplex64) return multiply_complex(op);
     op.give(0, op.node(type, {op.value(0), op.value(1)}));
   };
 }

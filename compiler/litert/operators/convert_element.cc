@@ -86,8 +86,13 @@ void convert_fake_quant(Op& op) {
 }
 
 /// Real numbers go towards zero, NaN and what lies outside as the machine converts them; anything that is not 0 is
-/// true.
-void convert_cast(Op& op) { op.give(0, op.cast(op.value(0), op.output_dtype())); }
+/// true. Of a complex number the real part is taken; a real one gets an imaginary part of zero.
+void convert_cast(Op& op) {
+  const DType from = op.dtype(0), to = op.output_dtype();
+  if (from == to || (from != DType::kComplex64 && to != DType::kComplex64)) return op.give(0, op.cast(op.value(0), to));
+  if (from == DType::kComplex64) return op.give(0, op.cast(op.node("Real", {op.value(0)}, {}, kDomain), to));
+  op.give(0, op.node("Complex", {op.cast(op.value(0), DType::kFloat)}, {}, kDomain));
+}
 
 void convert_bitcast(Op& op) {
   op.give(0, op.node("BitCast", {op.value(0)}, {{"to", static_cast<int64_t>(op.output_dtype())}}, kDomain));

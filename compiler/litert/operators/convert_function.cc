@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of one quantised value beside those of convert_table.cc, as tables that are filled here with the formulas
-// of LiteRT's kernels: ABS, EXP, LOG, ELU, GELU, RSQRT, RELU_0_TO_1. Real values are computed as convert_element.cc
-// says.
+// of LiteRT's kernels: ABS, NEG, EXP, LOG, ELU, GELU, RSQRT, RELU_0_TO_1. Real values are computed as
+// convert_element.cc says.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -15,7 +15,7 @@ namespace {
 using ops::litert::fixed_point;
 using ops::litert::multiply;
 using Function = std::function<int64_t(int64_t)>;
-using Real = float (*)(float);
+using Real = std::function<float(float)>;
 
 bool is_small(const TensorInfo& tensor) {
   return tensor.is_quantised() && tensor.quantisation.per_tensor() &&
@@ -37,7 +37,7 @@ Function in_bytes(Op& op, Real function) {
 }
 
 /// Of 16 bits: 512 pieces of a line, whose ends are moved so that the error at a piece's middle is halved.
-Function in_pieces(Op& op, Real function) {
+Function in_pieces(Op& op, const Real& function) {
   constexpr int kPieces = 512;
   const Quantisation x = op.input(0).quantisation, y = op.output().quantisation;
   const auto end = [](const Quantisation& q, int64_t integer) {
@@ -65,7 +65,7 @@ Function in_pieces(Op& op, Real function) {
 }
 
 /// `otherwise`: of real numbers.
-Conversion tabulated(Real function, const Conversion& otherwise) {
+Conversion tabulated(const Real& function, const Conversion& otherwise) {
   return [function, otherwise](Op& op) {
     if (!is_table(op)) return otherwise(op);
     op.give(0, op.lookup(op.value(0),
@@ -73,8 +73,25 @@ Conversion tabulated(Real function, const Conversion& otherwise) {
   };
 }
 
+/// The kernels divide the scales in float32.
 double ratio_of(Op& op) {
-  return static_cast<double>(op.input(0).quantisation.scale()) / static_cast<double>(op.output().quantisation.scale());
+  return static_cast<double>(op.input(0).quantisation.scale() / op.output().quantisation.scale());
+}
+
+/// The stored integers are negated, whatever the scales and zero points; the smallest stays itself.
+void convert_neg(Op& op) {
+  const TensorType type = op.output().type;
+  if (type == TensorType::kUint8) op.refuse("this operator is not supported on uint8");
+  const int64_t least = type == TensorType::kInt8 ? -128 : -32768;
+  op.give(0, op.lookup(op.value(0), [least](int64_t integer) { return integer == least ? least : -integer; }));
+}
+
+/// What has no logarithm becomes the smallest number of the result.
+void convert_log(Op& op) {
+  const IntegerLimits limits = limits_of(op.output(), Activation::kNone);
+  const Quantisation y = op.output().quantisation;
+  const float least = y.scale() * static_cast<float>(limits.low - y.zero());
+  tabulated([least](float x) { return x <= 0 ? least : std::log(x); }, nullptr)(op);
 }
 
 void convert_abs(Op& op) {
@@ -154,7 +171,7 @@ void add_quantised(Conversions& conversions, BuiltinOperator code, const Convers
   conversions.add(code, [quantised, otherwise](Op& op) { is_table(op) ? quantised(op) : otherwise(op); });
 }
 
-void add_tabulated(Conversions& conversions, BuiltinOperator code, Real function) {
+void add_tabulated(Conversions& conversions, BuiltinOperator code, const Real& function) {
   add_quantised(conversions, code, tabulated(function, nullptr));
 }
 
@@ -164,9 +181,10 @@ void add_tabulated(Conversions& conversions, BuiltinOperator code, Real function
 void register_function(Conversions& conversions) {
   using B = BuiltinOperator;
   add_tabulated(conversions, B::kExp, [](float x) { return std::exp(x); });
-  add_tabulated(conversions, B::kLog, [](float x) { return std::log(x); });
   add_tabulated(conversions, B::kElu, [](float x) { return x < 0 ? std::expm1(x) : x; });
   add_quantised(conversions, B::kAbs, convert_abs);
+  add_quantised(conversions, B::kNeg, convert_neg);
+  add_quantised(conversions, B::kLog, convert_log);
   add_quantised(conversions, B::kRsqrt, convert_rsqrt);
   add_quantised(conversions, B::kRelu0To1, convert_relu_0_to_1);
   add_quantised(conversions, B::kL2Normalization, convert_l2_normalization);

@@ -83,7 +83,10 @@ Value requantised(Op& op, const Value& sums, int64_t axis, Activation activation
   const IntegerLimits limits = limits_of(y, activation);
   const bool dense = op.code() == BuiltinOperator::kFullyConnected;
   const bool narrow = op.has(bias) && op.input(bias).type == TensorType::kInt32;  // sums of 32 bits
+  // A dense layer of 16 bits without a bias of 64 has LiteRT's product for matrices.
+  const bool tuned = op.kernels() == Kernels::kXnnpack && y.type == TensorType::kInt16 && (narrow || !op.has(bias));
   const char* kernel = xnnpack_takes(op, x, activation)         ? "xnnpack"
+                       : dense && tuned                         ? "upwards"
                        : dense                                  ? "real"
                        : y.type != TensorType::kInt16 || narrow ? "reference"
                                                                 : "short";
@@ -123,49 +126,78 @@ struct Rows {
   Value bytes, scales, zeros;
 };
 
-Rows quantised_rows(Op& op, const Value& x, int64_t axis, bool symmetric) {
-  const Values made =
-      op.nodes("DynamicQuantize", {x}, {{"axis", axis}, {"symmetric", int64_t{symmetric ? 1 : 0}}}, 3, kDomain);
+/// How a kernel makes rows of floats, and floats of the sums of their products.
+struct HybridKernel {
+  std::string rows, order;
+  bool has_zeros() const { return rows != "symmetric"; }
+};
+
+/// Of a convolution: XNNPACK has that of weights of 8 bits. LiteRT's own kernels give rows a zero point where each
+/// channel has a scale, and multiply in orders of their own.
+HybridKernel hybrid_kernel_of_convolution(Op& op, int64_t group) {
+  const bool reference = op.kernels() == Kernels::kReference;
+  if (op.code() == BuiltinOperator::kDepthwiseConv2d) return {"asymmetric", reference ? "scales" : "fours"};
+  if (!reference && op.input(1).type == TensorType::kInt8) return {"xnnpack", "fused"};
+  if (op.input(1).quantisation.scales.size() == 1) return {"symmetric", "scales"};
+  return {"asymmetric", reference || group > 1 ? "weights" : "scales"};
+}
+
+/// Of a dense layer: XNNPACK has it, but not for an odd number of weights of 4 bits.
+HybridKernel hybrid_kernel_of_product(Op& op, int64_t depth) {
+  const bool fits = op.input(1).type == TensorType::kInt8 || depth % 2 == 0;
+  if (op.kernels() == Kernels::kXnnpack && fits) return {"xnnpack", "fused"};
+  return {op.option(FullyConnectedOptions::asymmetric_quantize_inputs) ? "asymmetric" : "symmetric", "scales"};
+}
+
+Rows quantised_rows(Op& op, const Value& x, int64_t axis, const HybridKernel& kernel) {
+  const Values made = op.nodes("DynamicQuantize", {x}, {{"axis", axis}, {"kernel", kernel.rows}}, 3, kDomain);
   return {made[0], made[1], made[2]};
 }
 
 /// Sums of such rows as floats, with the bias. `zeros`: those of the rows, where the sums still have their part.
-Value scaled_rows(Op& op, const Value& sums, const Rows& rows, bool symmetric,
-                  const std::vector<int64_t>& weight_sums) {
+Value scaled_rows(Op& op, const Value& sums, const Rows& rows, const HybridKernel& kernel,
+                  const std::vector<int64_t>& weight_sums, int64_t channel_axis) {
   Values operands = {sums, rows.scales, weight_sums.empty() ? Value() : rows.zeros};
   if (op.has(2)) operands.push_back(op.real(2));
   return op.node("DynamicScale", operands,
-                 {{"channel_axis", int64_t{1}},
-                  {"symmetric", int64_t{symmetric ? 1 : 0}},
+                 {{"channel_axis", channel_axis},
+                  {"order", kernel.order},
                   {"w_scales", op.input(1).quantisation.scales},
                   {"w_sums", weight_sums}},
                  kDomain);
 }
 
-Value hybrid_convolution(Op& op, const std::vector<int64_t>& perm, const Attributes& attributes) {
-  const Rows rows = quantised_rows(op, op.channels_first(op.real(0)), 1, false);
+Value hybrid_convolution(Op& op, const std::vector<int64_t>& perm, const Attributes& attributes,
+                         const HybridKernel& kernel) {
+  const Rows rows = quantised_rows(op, op.channels_first(op.real(0)), 1, kernel);
   // One image has one zero point, which the product subtracts; in several images each has its own.
   if (op.input(0).shape[0] == 1) {
     const Value zero = op.reshape(rows.zeros, {});
-    return scaled_rows(op, op.node("ConvInteger", {rows.bytes, weights(op, perm), zero}, attributes), rows, false, {});
+    return scaled_rows(op, op.node("ConvInteger", {rows.bytes, weights(op, perm), zero}, attributes), rows, kernel, {},
+                       1);
   }
   const Value zeros = op.reshape(op.cast(rows.zeros, DType::kDouble), {-1, 1, 1, 1});
   const Value steps = op.node("Sub", {op.cast(rows.bytes, DType::kDouble), zeros});
   const Value sums = op.node("Conv", {steps, op.cast(weights(op, perm), DType::kDouble)}, attributes);
-  return scaled_rows(op, sums, rows, false, {});
+  return scaled_rows(op, sums, rows, kernel, {}, 1);
 }
 
-/// A dense layer of the matrix x.
-Value hybrid_product(Op& op, const Value& x) {
-  const bool symmetric =
-      op.kernels() == Kernels::kReference && !op.option(FullyConnectedOptions::asymmetric_quantize_inputs);
-  const Rows rows = quantised_rows(op, x, 1, symmetric);
-  const ops::Tensor w = permuted(widened(*op.content(1)), {1, 0});
-  const int64_t in = w.shape()[0], out = w.shape()[1];
-  std::vector<int64_t> sums(static_cast<size_t>(symmetric ? 0 : out));
-  for (int64_t i = 0; !symmetric && i < in * out; ++i)
+/// The product of the rows along the last axis, `axis`, of x by the weights [out, ..., in].
+Value hybrid_product(Op& op, const Value& x, const HybridKernel& kernel, int64_t axis) {
+  const ops::Tensor stored = widened(*op.content(1));
+  const int64_t in = stored.shape().back(), out = stored.shape().front();
+  const ops::Tensor w = permuted(stored.reshaped({out, in}), {1, 0});
+  const Rows rows = quantised_rows(op, x, axis, kernel);
+  std::vector<int64_t> sums(static_cast<size_t>(kernel.has_zeros() ? out : 0));
+  for (int64_t i = 0; kernel.has_zeros() && i < in * out; ++i)
     sums[static_cast<size_t>(i % out)] += w.as<int8_t>()[static_cast<size_t>(i)];
-  return scaled_rows(op, op.node("MatMulInteger", {rows.bytes, op.constant(w)}), rows, symmetric, sums);
+  return scaled_rows(op, op.node("MatMulInteger", {rows.bytes, op.constant(w)}), rows, kernel, sums, axis);
+}
+
+/// Whether a convolution is a dense layer of each pixel, as which XNNPACK computes it: each pixel is a row then.
+bool is_dense(Op& op, const Window& window, int64_t group) {
+  const ops::Shape& w = op.input(1).shape;
+  return w[1] == 1 && w[2] == 1 && window.stride_h == 1 && window.stride_w == 1 && group == 1;
 }
 
 /// A convolution of `group` groups whose weights have the axes of `perm` in the file's order.
@@ -189,8 +221,13 @@ void convert_convolution(Op& op, const Window& window, int64_t group, const std:
     return op.give(0, op.channels_last(requantised(op, sums, 1, activation)));
   }
   if (x.is_quantised()) op.refuse("this combination of element types is not supported");
-  if (is_hybrid(op))
-    return op.give(0, op.activate(op.channels_last(hybrid_convolution(op, perm, attributes)), activation));
+  if (is_hybrid(op)) {
+    const HybridKernel kernel = hybrid_kernel_of_convolution(op, group);
+    const Value result = is_dense(op, window, group) && kernel.rows == "xnnpack"
+                             ? hybrid_product(op, op.real(0), kernel, 3)
+                             : op.channels_last(hybrid_convolution(op, perm, attributes, kernel));
+    return op.give(0, op.activate(result, activation));
+  }
   Values operands = {op.channels_first(op.real(0)), real_weights(op, perm)};
   if (op.has(2)) operands.push_back(op.real(2));
   op.give_real(0, op.activate(op.channels_last(op.node("Conv", operands, attributes)), activation));
@@ -255,7 +292,10 @@ void convert_fully_connected(Op& op) {
     return op.give(0, finish(requantised(op, sums, 1, activation)));
   }
   if (x.is_quantised()) op.refuse("this combination of element types is not supported");
-  if (is_hybrid(op)) return op.give(0, op.activate(finish(hybrid_product(op, rows(op.real(0)))), activation));
+  if (is_hybrid(op)) {
+    const Value product = hybrid_product(op, rows(op.real(0)), hybrid_kernel_of_product(op, in), 1);
+    return op.give(0, op.activate(finish(product), activation));
+  }
   Value product = op.node("MatMul", {rows(op.real(0)), real_weights(op, {1, 0})});
   if (op.has(2)) product = op.node("Add", {product, op.real(2)});
   op.give_real(0, op.activate(finish(product), activation));

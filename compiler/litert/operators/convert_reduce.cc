@@ -31,12 +31,15 @@ Value rounded(Op& op, const Value& x) {
 }
 
 /// Sums of quantised values: the integers are added, and the sum converted in float32 by the quotient of the scales.
+/// The number of summands must be known where the zero point counts.
 void convert_quantised_sum(Op& op) {
   const TensorInfo &x = op.input(0), &y = op.output();
-  const ops::Shape& shape = fixed_shape(op, 0);
   float count = 1;
-  for (const int64_t axis : normal_axes(op, 1, rank_of(x)))
-    count *= static_cast<float>(shape[static_cast<size_t>(axis)]);
+  for (const int64_t axis : normal_axes(op, 1, rank_of(x))) {
+    const int64_t extent = x.shape[static_cast<size_t>(axis)];
+    if (extent < 0 && x.quantisation.zero() != 0) fixed_shape(op, 0);  // refuses
+    count *= static_cast<float>(std::max<int64_t>(extent, 0));
+  }
   const float ratio = x.quantisation.scale() / y.quantisation.scale(),
               offset = static_cast<float>(-x.quantisation.zero()) * ratio * count;
   const auto number = [&](double value) { return op.scalar(DType::kFloat, value); };

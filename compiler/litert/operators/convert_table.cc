@@ -36,6 +36,11 @@ double ratio_of(Op& op) {
   return static_cast<double>(op.input(0).quantisation.scale()) / static_cast<double>(op.output().quantisation.scale());
 }
 
+/// The ratio in float32, as most kernels divide the scales; that of QUANTIZE divides them in float64.
+double short_ratio_of(Op& op) {
+  return static_cast<double>(op.input(0).quantisation.scale() / op.output().quantisation.scale());
+}
+
 /// XNNPACK's conversions: factors with eight fraction bits for values from the zero point on and below it, halves
 /// upwards.
 Function in_256ths(Op& op, float above, float below) {
@@ -70,14 +75,14 @@ void convert_quantize(Op& op) {
   if (is_table(op)) return op.give(0, op.lookup(op.value(0), requantised(op)));
   const TensorInfo& y = op.output();
   if (op.input(0).is_quantised() || !y.is_quantised()) return op.give_real(0, op.real(0));
-  if (op.kernels() == Kernels::kReference || y.type == TensorType::kInt16) {
+  if (op.kernels() == Kernels::kReference) {
     return op.give(0, op.node("Quantize", {op.real(0)},
                               {{"scale", y.quantisation.scale()},
                                {"zero_point", zero_of(y)},
                                {"to", static_cast<int64_t>(op.output_dtype())}},
                               kDomain));
   }
-  // XNNPACK multiplies by the reciprocal.
+  // XNNPACK multiplies by the reciprocal, as LiteRT's own kernel does where XNNPACK has none.
   const auto reciprocal = static_cast<double>(1.0F / y.quantisation.scale());
   const Value steps = op.node("Mul", {op.real(0), op.scalar(ops::DType::kFloat, reciprocal)});
   op.give(0, op.node("QuantizeLinear", {steps, op.scalar(ops::DType::kFloat, 1), op.zero_point(y)}));
@@ -90,7 +95,7 @@ Conversion rectifier(Activation activation) {
   return [activation](Op& op) {
     if (!is_table(op)) return op.give_real(0, op.activate(op.real(0), activation));
     const IntegerLimits limits = limits_of(op.output(), activation);
-    const Function plain = rescaled(op, ratio_of(op), ratio_of(op));
+    const Function plain = rescaled(op, short_ratio_of(op), short_ratio_of(op));
     op.give(0, op.lookup(op.value(0),
                          [=](int64_t integer) { return std::clamp(plain(integer), limits.low, limits.high); }));
   };
@@ -100,9 +105,9 @@ void convert_leaky_relu(Op& op) {
   const float alpha = op.option(LeakyReluOptions::alpha);
   if (!is_table(op)) return op.give_real(0, op.node("LeakyRelu", {op.real(0)}, {{"alpha", alpha}}));
   const auto ratio = static_cast<float>(ratio_of(op));
-  op.give(0, op.lookup(op.value(0), xnnpack_takes(op)
-                                        ? in_256ths(op, ratio, ratio * alpha)
-                                        : rescaled(op, ratio_of(op), ratio_of(op) * static_cast<double>(alpha))));
+  const float below = op.input(0).quantisation.scale() * alpha / op.output().quantisation.scale();
+  op.give(0, op.lookup(op.value(0), xnnpack_takes(op) ? in_256ths(op, ratio, ratio * alpha)
+                                                      : rescaled(op, short_ratio_of(op), static_cast<double>(below))));
 }
 
 // LOGISTIC and TANH of 16 bits: a table of the logistic function in steps of 1/24, between which is interpolated.

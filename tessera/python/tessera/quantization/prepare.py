@@ -149,6 +149,19 @@ def without_repeated_outputs(model):
 # ------------------------------------------------------------------------------------------------------------
 
 
+def own_operator(model):
+    """The first operator of a LiteRT file that has no likeness in ONNX, as a cause; None where there is none."""
+    for graph in graphs_of(model.graph):
+        for node in graph.node:
+            if node.domain == "litert":
+                name = node.name or node.output[0]
+                return (
+                    f"node '{name}' ({node.op_type}): only LiteRT has this operator, and ONNX Runtime calibrates; "
+                    "cut the model before or behind it"
+                )
+    return None
+
+
 def fold(model):
     """ONNX Runtime's basic optimisation: constants, identities, batch norms behind convolutions."""
     import onnxruntime
@@ -162,8 +175,8 @@ def fold(model):
         try:
             onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         except Exception as e:
-            cause = refusal(model) or f"ONNX Runtime does not take the model: {str(e).splitlines()[0]}"
-            raise model_error(cause) from None
+            cause = refusal(model) or own_operator(model)
+            raise model_error(cause or f"ONNX Runtime does not take the model: {str(e).splitlines()[0]}") from None
         folded = onnx.load(path)
     # The optimiser adds domains that nothing uses.
     used = {node.domain for node in folded.graph.node} | {""}
