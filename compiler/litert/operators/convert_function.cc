@@ -27,7 +27,7 @@ bool is_table(Op& op) { return is_small(op.input(0)) && is_small(op.output()) &&
 int64_t saturated(float steps) { return static_cast<int64_t>(std::round(std::clamp(steps, -1e6F, 1e6F))); }
 
 /// Of 8 bits: dequantised, computed, multiplied by the reciprocal of the scale, halves away from zero.
-Function in_bytes(Op& op, Real function) {
+Function in_bytes(Op& op, const Real& function) {
   const Quantisation x = op.input(0).quantisation, y = op.output().quantisation;
   const float reciprocal = 1.0F / y.scale();
   return [=](int64_t integer) {
