@@ -5,7 +5,8 @@ system tests (pytest). With --room it runs the tests of folders (rooms.py), with
 clang-tidy reads what the last commits changed: all sources take it longer than all tests (`./dev lint --all` has them).
 Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Unit tests
 whose program and data are what they were when they last passed do not run again (passed.py; --fresh runs them).
-Options that this script does not know go to pytest (`./dev test -k conv`), which has a process for each processor.
+Options that this script does not know go to pytest (`./dev test -k conv`), which has one process more than there
+are processors.
 --random and --seed reach the random programs and models through the environment, --long turns on the long variants.
 
 --oldest runs the tests of exactness alone, with the onnx package and the ONNX Runtime of requirements-oldest.txt in a
