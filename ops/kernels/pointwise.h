@@ -143,7 +143,7 @@ void pointwise_operators(Operators& o) {
   o.attributed("Celu", 12, kReals, {"alpha"}, [](const Node& node) {
     return [alpha = node.get_float("alpha", 1.0f)](auto x) {
       const auto a = x.same(alpha);
-      return larger(x.same(0), x) + smaller(x.same(0), a * expm1(x / a));
+      return choose(x < x.same(0), [&] { return a * expm1(x / a); }, [&] { return x; });
     };
   });
   o.attributed("Selu", 6, kReals, {"alpha", "gamma"}, [](const Node& node) {

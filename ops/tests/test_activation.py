@@ -73,7 +73,7 @@ def test_large_arguments():
 
 def test_nan():
     x = np.array([np.nan, 1, -1], np.float32)
-    for op, opset in [("Relu", 14), ("Sigmoid", 13), ("LeakyRelu", 16)]:
+    for op, opset in [("Relu", 14), ("Sigmoid", 13), ("LeakyRelu", 16), ("Celu", 12)]:
         check(op, [x], opset=opset, oracle="reference", rtol=1e-6)
 
 

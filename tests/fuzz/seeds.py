@@ -137,7 +137,7 @@ def models(count):
 def litert_files():
     """A file of each operator and some graphs, where the package ai-edge-litert is installed."""
     try:
-        from tests.litert import cases, oracle, product_cases  # noqa: F401
+        from tests.litert import cases, movement_cases, oracle, product_cases  # noqa: F401
         from tests.litert import graphs as litert_graphs
     except ImportError:
         return

@@ -9,7 +9,7 @@ pytest.importorskip("ai_edge_litert", reason="needs requirements-litert.txt")
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import tessera
-from tests.litert import cases, oracle, product_cases  # noqa: F401
+from tests.litert import cases, movement_cases, oracle, product_cases  # noqa: F401
 
 NAMES = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "RNN", "SVDF", "ASSIGN_VARIABLE")
 

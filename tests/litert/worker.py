@@ -19,7 +19,7 @@ import numpy as np
 os.environ.setdefault("TESSERA_CACHE", "off")
 
 import tessera
-from tests.litert import cases, classes, compare, graphs, oracle, product_cases  # noqa: F401
+from tests.litert import cases, classes, compare, graphs, movement_cases, oracle, product_cases  # noqa: F401
 
 NAMES = sorted(cases.CASES)
 # Errors of real operators add up in a graph.
