@@ -25,6 +25,13 @@ def decided(noises, least, share=lambda kept: 0.0):
     return deciding.Search(names, distance, share, least).find(distance(()))
 
 
+def test_noise_may_have_no_bound():
+    """The outputs of a random network can be so far from float's that their share of the signal overflows."""
+    assert measure.decibels(1.0, math.inf) == -math.inf
+    assert measure.decibels(1.0, 0.0) == math.inf
+    assert measure.decibels(1.0, 0.01) == pytest.approx(20)
+
+
 def test_the_layers_that_make_the_noise_are_found():
     noises = [0.001] * 16
     noises[3] = noises[4] = 0.5
