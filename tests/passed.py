@@ -2,12 +2,18 @@
 """What has passed and what it was made of, so that `./dev test` need not run it again. Enters: the tests of a build.
 Leaves: those that could end otherwise than when they last passed.
 
-A test is known by a digest of its command, of the environment that it reads, of its program with the build's shared
-libraries, and of the files that it may open. A file without content stands for each digest that has passed, in
-BUILD/tests/passed. What this file does not know how to describe always runs. `./dev test --fresh` runs everything."""
+A compiled test is known by a digest of its command, of the environment that it reads, of its program with the build's
+shared libraries, and of the files that it may open. A file of Python tests is known by a digest of itself, of
+everything in the project but other files of tests, of what the build has made, and of what is installed; documents
+count only where it or a helper that it names opens one. A file stands for each digest that has passed, in
+BUILD/tests/passed, and says how many tests there were. What this file does not know how to describe always runs.
+`./dev test --fresh` runs everything."""
 
+import ast
 import functools
 import hashlib
+import importlib.metadata
+import os
 import pathlib
 import re
 import shutil
@@ -25,10 +31,26 @@ HARDWARE = (
 )
 TOOLS = ("yosys", "verilator", "verilator_bin", "python3")
 VARIABLES = re.compile(r"(TESSERA|GTEST)_")
+DOCUMENT = re.compile(r"\.md\b|README|^docs(/|$)")
+# Beside the project: models and data of others, which tests read where they stand.
+BESIDE = "../shared"
 
 
 def digest(*parts):
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def of_tests(name):
+    """Whether a file of the project holds Python tests."""
+    return re.search(r"(^|/)test_\w+\.py$", name) is not None
+
+
+def opens_documents(text):
+    """Whether a source has the name of a document among its strings; what explains the source does not count."""
+    tree = ast.parse(text)
+    explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in explained)
+    return any(isinstance(node.value, str) and DOCUMENT.search(node.value) for node in strings)
 
 
 def output(folder, *command):
@@ -93,18 +115,96 @@ class Passed:
         """The digest of a check that reads the machine's sources alone; None where they are not known."""
         return digest(name, self.env, self.hardware) if self.sources else None
 
+    @functools.cached_property
+    def installed(self):
+        """Python's packages; when folders of commands changed last; what stands beside the project."""
+        packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions())
+        commands = [pathlib.Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]
+        own = [folder for folder in commands if not folder.is_relative_to(self.root)]
+        beside = sorted((self.root / BESIDE).rglob("*"))
+        return packages, *([stamp(path) for path in paths if path.exists()] for paths in (own, beside))
+
+    @functools.cached_property
+    def made(self):
+        """What the build has made for tests to run or to load."""
+        found = sorted(path for folder in ("bin", "lib") for path in (self.build / folder).rglob("*"))
+        return [(str(path), stamp(path)) for path in found if path.is_file() and "__pycache__" not in path.parts]
+
+    @functools.cached_property
+    def project(self):
+        """Two digests of what a file of Python tests may read of the project: without documents, and of these."""
+        names = [name for name in self.sources if not of_tests(name)]
+        parts = [
+            [(name, self.content(self.root / name)) for name in names if name.endswith(".md") == document]
+            for document in (False, True)
+        ]
+        return digest(parts[0], self.made, self.installed), digest(parts[1])
+
+    @functools.cached_property
+    def readers(self):
+        """Names of modules beside the tests that open documents."""
+        names = [name for name in self.sources if name.endswith(".py") and not of_tests(name)]
+        texts = {name: (self.root / name).read_text() for name in names if (self.root / name).is_file()}
+        return {pathlib.Path(name).stem for name, text in texts.items() if opens_documents(text)} - {"conftest"}
+
+    def key_of_file(self, name):
+        """The digest of a file of Python tests; None outside of a repository."""
+        path = self.root / name
+        if not self.sources or not path.is_file():
+            return None
+        text = path.read_text()
+        others, documents = self.project
+        reads = opens_documents(text) or not self.readers.isdisjoint(re.findall(r"\w+", text))
+        return digest(name, self.env, self.content(path), others, documents if reads else "")
+
+    def python(self, folders, fresh=False):
+        """Of the files of Python tests in these folders: digests of those that could end otherwise than when they last
+        passed, and how many tests the others have."""
+        inside = tuple(f"{folder}/" for folder in folders)
+        names = [name for name in self.sources if of_tests(name) and name.startswith(inside)]
+        keys = {name: self.key_of_file(name) for name in names}
+        old = {name: 0 if fresh else self.count(key) for name, key in keys.items()}
+        return {name: key for name, key in keys.items() if not old[name]}, {
+            n: count for n, count in old.items() if count
+        }
+
+    def count(self, key):
+        """How many tests the file had that has passed under this digest."""
+        text = (self.folder / key).read_text() if self.has(key) else ""
+        return int(text) if text.isdigit() else 0
+
     def has(self, key):
         return key is not None and (self.folder / key).exists()
 
-    def keep(self, key):
+    def keep(self, key, count=None):
         if key is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / key).touch()
+            (self.folder / key).write_text("" if count is None else str(count))
 
     def wanted(self, entries, fresh=False):
         """Of CTest's entries: names and digests of those that could end otherwise than when they last passed."""
         keys = {entry["name"]: self.key_of(entry) for entry in entries}
         return {name: key for name, key in keys.items() if fresh or not self.has(key)}
+
+
+def stamp(path):
+    one = path.stat()
+    return str(path), one.st_size, one.st_mtime_ns
+
+
+def files_that_passed(report):
+    """Counts of tests by file of Python tests, from pytest's report (`--junitxml`), of files of which none failed."""
+    if not report.exists():
+        return {}
+    counts, failed = {}, set()
+    for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
+        words = case.get("classname", "").split(".")
+        last = next((k for k, word in enumerate(words) if word.startswith("test_")), len(words) - 1)
+        name = "/".join(words[: last + 1]) + ".py"
+        counts[name] = counts.get(name, 0) + (case.find("skipped") is None)
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed.add(name)
+    return {name: count for name, count in counts.items() if name not in failed}
 
 
 def passes(report):

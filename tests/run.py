@@ -3,8 +3,9 @@
 system tests (pytest). With --room it runs the tests of folders (rooms.py), without lint.
 
 clang-tidy reads what the last commits changed: all sources take it longer than all tests (`./dev lint --all` has them).
-Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Unit tests
-whose program and data are what they were when they last passed do not run again (passed.py; --fresh runs them).
+Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Tests do not
+run again of which all is as it was when they last passed: a unit test's program and data, a file of Python tests and
+what it may read (passed.py; --fresh runs them).
 Options that this script does not know go to pytest (`./dev test -k conv`), which has one process more than there
 are processors.
 --random and --seed reach the random programs and models through the environment, --long turns on the long variants.
@@ -118,10 +119,24 @@ def workers(arguments):
     return ["-n", str(count), "--dist", "loadfile"] if min(count, processors) > 1 else []
 
 
-def pytest_stage(arguments):
-    return Stage(
-        "system", [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=5", *workers(arguments), *arguments]
-    )
+def pytest_stage(arguments, **keywords):
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=5", *workers(arguments), *arguments]
+    return Stage("system", command, **keywords)
+
+
+def python_stage(build, folders, options, memory):
+    """All files of Python tests in these folders that could end otherwise than when they last passed."""
+    wanted, unchanged = memory.python(folders, options.fresh)
+    report = build / "tests" / "pytest.xml"
+    report.parent.mkdir(exist_ok=True)
+    report.unlink(missing_ok=True)
+
+    def finish():
+        for name, count in passed.files_that_passed(report).items():
+            memory.keep(wanted.get(name), count)
+
+    arguments = [f"--junitxml={report}", *(f"--ignore={name}" for name in unchanged)]
+    return pytest_stage([*arguments, *folders], unchanged=sum(unchanged.values()), finish=finish)
 
 
 def ctest_stage(build, names, unchanged=0, **keywords):
@@ -179,7 +194,11 @@ def all_stages(options, extra, env):
         yield unit_stage(build, options, env)
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
     others = [argument for argument in extra if argument not in files]
+    memory = passed.Passed(build, env)
     for group in [files] if files else rooms.PYTHON:
+        if not extra and not drawn:
+            yield python_stage(build, group, options, memory)
+            continue
         yield pytest_stage([*(["-k", "random"] if drawn and not extra else others), *group])
     if options.long and not extra and not drawn and not sanitized(build):
         yield oldest_stage(build, [])

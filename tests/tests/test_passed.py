@@ -103,3 +103,69 @@ def test_only_what_ran_and_passed_counts_as_passed(tmp_path):
         <testcase name="bad" status="fail"><failure/></testcase></testsuite>"""
     )
     assert passed.passes(report) == ["good"]
+
+
+@pytest.fixture
+def tested(project):
+    """The project with three files of Python tests, which have passed; one reads documents, one by its helper."""
+    for name, text in {
+        "tests/test_sums.py": '"""What README.md says."""\n',
+        "tests/test_pages.py": 'PAGE = "docs/page.md"\n',
+        "tests/test_tables.py": "from tests import tables\n",
+        "tests/tables.py": 'PAGE = "docs/page.md"\n',
+    }.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    memory = passed.Passed(project / "build", {}, project)
+    for key in memory.python(["tests"])[0].values():
+        memory.keep(key, 2)
+    return project
+
+
+FILES = {"tests/test_sums.py", "tests/test_pages.py", "tests/test_tables.py"}
+
+
+def python(project, env=(), **options):
+    found, unchanged = passed.Passed(project / "build", dict(env), project).python(["tests"], **options)
+    assert found.keys() | unchanged.keys() >= FILES and not found.keys() & unchanged.keys()
+    assert set(unchanged.values()) <= {2}
+    return set(found)
+
+
+def test_files_of_python_tests_that_passed_do_not_run_again(tested):
+    assert python(tested) == set()
+    assert python(tested, fresh=True) == FILES
+    assert python(tested, {"TESSERA_LONG": "1"}) == FILES
+
+
+@pytest.mark.parametrize(
+    "changed, runs",
+    [
+        ("tests/test_sums.py", {"tests/test_sums.py"}),
+        ("tests/test_new.py", {"tests/test_new.py"}),
+        ("docs/page.md", {"tests/test_pages.py", "tests/test_tables.py"}),
+        ("tests/tables.py", FILES),
+        ("base/list.cc", FILES),
+        ("build/lib/tessera/rtl/small.so", FILES),
+        ("build/notes.txt", set()),
+    ],
+)
+def test_what_changes_runs_the_files_that_may_read_it(tested, changed, runs):
+    (tested / changed).write_text("VALUE = 1\n")
+    assert python(tested) == runs
+
+
+def test_files_that_passed_are_those_without_a_failure(tmp_path):
+    report = tmp_path / "pytest.xml"
+    report.write_text(
+        """<testsuites><testsuite>
+<testcase classname="tests.a.test_one" name="x"/>
+<testcase classname="tests.a.test_one.TestIt" name="y"/>
+<testcase classname="tests.a.test_one" name="z"><skipped/></testcase>
+<testcase classname="tests.a.test_two" name="x"/>
+<testcase classname="tests.a.test_two" name="y"><failure/></testcase>
+<testcase classname="" name="tests.a.test_three"><error/></testcase>
+</testsuite></testsuites>"""
+    )
+    assert passed.files_that_passed(report) == {"tests/a/test_one.py": 2}
+    assert passed.files_that_passed(tmp_path / "none.xml") == {}
