@@ -172,10 +172,10 @@ void infer_group_norm(InferContext& c) {
     const Shape& shape = c.input(i).shape;
     const bool of_channels = c.node.version >= 21;
     if (shape.size() != 1 || (shape[0] != 1 && differ(shape[0], of_channels ? channels : groups)))
-      c.node.fail(ErrorCode::kInvalidModel,
-                  "parameter " + to_string(shape) + " must have one element, or one for each of " +
-                      (of_channels ? std::to_string(channels) + " channels, as of opset 21"
-                                   : std::to_string(groups) + " groups, as before opset 21"));
+      c.node.fail(ErrorCode::kInvalidModel, "parameter " + to_string(shape) +
+                                                " must have one element, or one for each of " +
+                                                (of_channels ? std::to_string(channels) + " channels, as of opset 21"
+                                                             : std::to_string(groups) + " groups, as before opset 21"));
   }
 }
 

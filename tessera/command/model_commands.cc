@@ -184,8 +184,8 @@ int compile_ahead(const Arguments& a) {
 std::string statistics_or_report(Arguments& a, bool versioned) {
   std::string text = read_text(a.model);
   if (!text.empty() && text[0] == '{') {
-    for (const std::string& flag : a.given_besides({"--output", "--html", "--compare", "--explore", "--model-explorer",
-                                                    "--json", "--brief", "--quiet"}))
+    for (const std::string& flag : a.given_besides(
+             {"--output", "--html", "--compare", "--explore", "--model-explorer", "--json", "--brief", "--quiet"}))
       refuse("'" + a.model + "' is the report of a run that is over; it cannot heed " + flag);
     return text;
   }
@@ -268,9 +268,8 @@ int export_command(Arguments a) {
   options.rom = size_of("--rom", a.rom);
   options.ram = a.ram.empty() ? target.bytes : size_of("--ram", a.ram);
   const std::string bytes = read_text(a.model);
-  const program::Artifact artifact = holds_artifact(a, bytes)
-                                         ? compiled_artifact_of(a, bytes, export_heeds(a))
-                                         : compiled(a).artifact;
+  const program::Artifact artifact =
+      holds_artifact(a, bytes) ? compiled_artifact_of(a, bytes, export_heeds(a)) : compiled(a).artifact;
   const std::string first =
       "firmware starts one core; export for core 0 of the chip, whose registers come first: --cores 0";
   if (artifact.config.cores > 1)
