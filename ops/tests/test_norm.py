@@ -137,7 +137,9 @@ def test_group_norm_with_one_parameter_for_all(opset, count):
     for p in ([one, one + 1], [one, many], [many, one]):
         check("GroupNormalization", [x, *p], opset=opset, attributes=dict(num_groups=3), **FLOAT)
     says = "6 channels, as of opset 21" if opset == 21 else "3 groups, as before opset 21"
-    check_rejected("GroupNormalization", [x, one, x[0, :2, 0, 0]], opset=opset, attributes=dict(num_groups=3), match=says)
+    check_rejected(
+        "GroupNormalization", [x, one, x[0, :2, 0, 0]], opset=opset, attributes=dict(num_groups=3), match=says
+    )
 
 
 # ------------------------------------------------------------------------------------------------ layer and RMS forms
