@@ -15,6 +15,7 @@
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
 #include "runtime/values.h"
+#include "tessera/compiled_already.h"
 #include "tessera/kept_programs.h"
 #include "tessera/quantised_for.h"
 #include "tessera/report/run_report.h"
@@ -180,34 +181,6 @@ struct Session::State {
     return ops::Value(std::move(tensor));
   }
 
-  /// Refuses what only a compilation could heed. Shapes may say what the artifact has.
-  void check_compiled() const {
-    const auto refuse = [](const std::string& what) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "the artifact is compiled already: " + what + "; compile the ONNX model anew, or leave that out");
-    };
-    for (const Port& port : inputs) {
-      const auto shape = options.import.shapes.find(port.name);
-      if (shape == options.import.shapes.end()) continue;
-      bool same = shape->second.size() == port.shape.size();
-      for (size_t d = 0; same && d < port.shape.size(); ++d)
-        same = shape->second[d] == port.shape[d] || shape->second[d] == compiler::ImportOptions::kOpen;
-      if (!same)
-        refuse("its input '" + port.name + "' is " + ops::to_string(port.shape) + ", and " +
-               ops::to_string(shape->second) + " was asked for");
-    }
-    for (const auto& [name, shape] : options.import.shapes)
-      if (std::none_of(inputs.begin(), inputs.end(), [&](const Port& port) { return port.name == name; }))
-        refuse("it has no input '" + name + "' to give a shape");
-    if (!options.import.dims.empty()) refuse("no dimension '" + options.import.dims.begin()->first + "' is open");
-    if (!options.compile.schedules.empty()) refuse("its layers have their schedules");
-    const std::set<std::string> heeded = {"cache",        "cpu_cache",      "threads", "dram",
-                                          "dram_latency", "dram_bandwidth", "effort",  "length_steps"};
-    for (const compiler::OptionInfo& info : compiler::option_table())
-      if (!heeded.count(info.name) && compiler::get_option(options.compile, info.name) != info.fallback)
-        refuse("it cannot heed " + info.flag);
-  }
-
   void open_artifact(std::string_view bytes) {
     loaded = read_artifact(bytes);
     config = options.config.empty() ? loaded->config : isa::find_config(options.config);
@@ -220,7 +193,7 @@ struct Session::State {
       outputs.push_back(std::move(port));
     }
     pasts = loaded->growth.pasts;
-    check_compiled();
+    refuse_what_only_compiling_heeds(*loaded, options.import, options.compile);
     show_ports();
     open_device();
   }

@@ -1,28 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/onnx/self_contained.h"
 
+#include <functional>
+#include <utility>
+
 #include "base/error.h"
 #include "compiler/onnx/tensor_decode.h"
 
 namespace tessera::onnx {
 
 using onnx_proto::GraphProto;
+using onnx_proto::ModelProto;
 using onnx_proto::NodeProto;
 using onnx_proto::SparseTensorProto;
 using onnx_proto::TensorProto;
 
 namespace {
 
+using Visitor = std::function<void(TensorProto&, const std::string& what)>;
+
 /// Goes through all tensors of a model.
-class Embedding {
+class Tensors {
  public:
-  explicit Embedding(const DataFolders& folders) : folders_(folders) {}
+  explicit Tensors(Visitor visit) : visit_(std::move(visit)) {}
 
-  /// Tensors that had external data.
-  int count() const { return count_; }
+  void model(ModelProto& model) {
+    graph(*model.mutable_graph());
+    for (auto& function : *model.mutable_functions())
+      for (NodeProto& one : *function.mutable_node()) node(one);
+  }
 
+ private:
   void graph(GraphProto& graph) {
-    for (TensorProto& one : *graph.mutable_initializer()) tensor(one, "initializer '" + one.name() + "'");
+    for (TensorProto& one : *graph.mutable_initializer()) visit_(one, "initializer '" + one.name() + "'");
     for (SparseTensorProto& one : *graph.mutable_sparse_initializer())
       sparse(one, "initializer '" + one.values().name() + "'");
     for (NodeProto& one : *graph.mutable_node()) node(one);
@@ -31,25 +41,21 @@ class Embedding {
   void node(NodeProto& node) {
     for (auto& attribute : *node.mutable_attribute()) {
       const std::string what = "node '" + node.name() + "', attribute '" + attribute.name() + "'";
-      if (attribute.has_t()) tensor(*attribute.mutable_t(), what);
+      if (attribute.has_t()) visit_(*attribute.mutable_t(), what);
       if (attribute.has_sparse_tensor()) sparse(*attribute.mutable_sparse_tensor(), what);
       if (attribute.has_g()) graph(*attribute.mutable_g());
-      for (TensorProto& one : *attribute.mutable_tensors()) tensor(one, what);
+      for (TensorProto& one : *attribute.mutable_tensors()) visit_(one, what);
       for (SparseTensorProto& one : *attribute.mutable_sparse_tensors()) sparse(one, what);
       for (GraphProto& one : *attribute.mutable_graphs()) graph(one);
     }
   }
 
- private:
-  void tensor(TensorProto& tensor, const std::string& what) { count_ += embed(tensor, folders_, what) ? 1 : 0; }
-
   void sparse(SparseTensorProto& tensor, const std::string& what) {
-    if (tensor.has_values()) this->tensor(*tensor.mutable_values(), what + " (values)");
-    if (tensor.has_indices()) this->tensor(*tensor.mutable_indices(), what + " (indices)");
+    if (tensor.has_values()) visit_(*tensor.mutable_values(), what + " (values)");
+    if (tensor.has_indices()) visit_(*tensor.mutable_indices(), what + " (indices)");
   }
 
-  const DataFolders& folders_;
-  int count_ = 0;
+  Visitor visit_;
 };
 
 }  // namespace
@@ -57,19 +63,29 @@ class Embedding {
 std::string self_contained(const ModelSource& source) {
   const std::string& path = source.path();
   ModelFile file = load_model(source);
-  Embedding embedding(file.folders);
+  int embedded = 0;
   try {
-    embedding.graph(*file.proto->mutable_graph());
-    for (auto& function : *file.proto->mutable_functions())
-      for (NodeProto& node : *function.mutable_node()) embedding.node(node);
+    Tensors([&](TensorProto& tensor, const std::string& what) {
+      embedded += embed(tensor, file.folders, what) ? 1 : 0;
+    }).model(*file.proto);
   } catch (const Error& error) {
     throw Error(error.code(), "'" + path + "': " + error.what());
   }
-  if (embedding.count() == 0) return source.bytes();
+  if (embedded == 0) return source.bytes();
   if (file.proto->ByteSizeLong() > static_cast<size_t>(INT32_MAX)) {
     throw Error(ErrorCode::kUnsupported, "'" + path + "' exceeds 2 GiB with its external data, the limit of protobuf");
   }
   return file.proto->SerializePartialAsString();
+}
+
+std::set<std::string> external_locations(const ModelSource& source) {
+  std::set<std::string> locations;
+  Tensors([&](const TensorProto& tensor, const std::string&) {
+    if (tensor.data_location() != TensorProto::EXTERNAL) return;
+    for (const auto& entry : tensor.external_data())
+      if (entry.key() == "location") locations.insert(entry.value());
+  }).model(*load_model(source).proto);
+  return locations;
 }
 
 }  // namespace tessera::onnx

@@ -237,6 +237,8 @@ Model& Model::operator=(Model&&) noexcept = default;
 
 std::string self_contained(const ModelSource& source) { return onnx::self_contained(source); }
 
+std::set<std::string> external_locations(const ModelSource& source) { return onnx::external_locations(source); }
+
 std::string as_onnx(std::string_view bytes) {
   return litert::is_litert(bytes) ? litert::to_onnx(bytes)->SerializePartialAsString() : std::string(bytes);
 }

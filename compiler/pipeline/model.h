@@ -56,6 +56,9 @@ struct ImportOptions {
 /// kUnsupported beyond 2 GiB.
 std::string self_contained(const ModelSource& source);
 
+/// Where the model's external data lies, as its tensors name it. Nothing is read of it. Errors: those of from_bytes.
+std::set<std::string> external_locations(const ModelSource& source);
+
 /// An ONNX model in the place of a LiteRT one; any other content as it is. Errors: as from_bytes.
 std::string as_onnx(std::string_view bytes);
 

@@ -51,7 +51,6 @@ inline constexpr Types<kernel::kNumeric | kernel::kBoolSet | kernel::set_of({DTy
 /// - predicate(name, opset, names, make): truth value of a float
 /// - biased(name, inputs, names, make): of com.microsoft, y = f(x), or f(x + bias) with a bias along the last axis
 /// - binary(name, opset, types, f): y = f(a, b), broadcast
-/// - onto_first(name, opset, types, f): the same, with the shape of a
 /// - shift(name, opset, types, names, make): y = f(a, b) of integers, broadcast, f = make(node)
 /// - comparison(name, opset, types, f): truth value of a and b, broadcast
 /// - fold(name, opset, types, mean, f): y = f(f(a, b), c) and so on, broadcast; divided by their number for a mean
@@ -60,7 +59,8 @@ void pointwise_operators(Operators& o) {
   o.binary("Add", 7, kNumbers, [](auto a, auto b) { return a + b; });
   o.binary("Sub", 7, kNumbers, [](auto a, auto b) { return a - b; });
   o.binary("Mul", 7, kNumbers, [](auto a, auto b) { return a * b; });
-  o.onto_first("PRelu", 7, kNumbers, [](auto x, auto slope) { return select(x < x.same(0), x * slope, x); });
+  // The standard has the slope fit x; ONNX Runtime broadcasts x, too.
+  o.binary("PRelu", 7, kNumbers, [](auto x, auto slope) { return select(x < x.same(0), x * slope, x); });
   o.fold("Min", 6, kNumbers, false, [](auto a, auto b) { return nan_min(a, b); });
   o.fold("Max", 6, kNumbers, false, [](auto a, auto b) { return nan_max(a, b); });
   o.fold("Sum", 6, kNumbers, false, [](auto a, auto b) { return a + b; });

@@ -167,12 +167,20 @@ void infer_group_norm(InferContext& c) {
                 std::to_string(channels) + " channels do not divide into " + std::to_string(groups) + " groups");
   for (size_t i = 1; i < 3; ++i) {
     kernel::require_same_type(c.node, x, c.input(i));
-    // Scale and bias belong to groups up to opset 20, to channels from 21 on.
-    require_per_channel(c, i, "parameter", c.node.version >= 21 ? channels : groups);
+    if (!c.has(i) || !c.input(i).ranked) continue;
+    // Scale and bias belong to groups up to opset 20, to channels from 21 on. ONNX Runtime takes one for all, too.
+    const Shape& shape = c.input(i).shape;
+    const bool of_channels = c.node.version >= 21;
+    if (shape.size() != 1 || (shape[0] != 1 && differ(shape[0], of_channels ? channels : groups)))
+      c.node.fail(ErrorCode::kInvalidModel, "parameter " + to_string(shape) +
+                                                " must have one element, or one for each of " +
+                                                (of_channels ? std::to_string(channels) + " channels, as of opset 21"
+                                                             : std::to_string(groups) + " groups, as before opset 21"));
   }
 }
 
-/// Normalises each of `groups` runs of channels; scale and bias have one element for each channel or for each group.
+/// Normalises each of `groups` runs of channels; scale and bias each have one element for each channel or for each
+/// group, or one for all.
 Tensor group_normalize(const Tensor& x, int64_t groups, float epsilon, const Tensor& scale, const Tensor& bias) {
   Tensor y(x.dtype(), x.shape());
   if (x.size() == 0) return y;
@@ -186,10 +194,11 @@ Tensor group_normalize(const Tensor& x, int64_t groups, float epsilon, const Ten
       const T inverse = T{1} / std::sqrt(m.variance + static_cast<T>(epsilon));
       for (int64_t i = 0; i < per_group * plane; ++i) {
         const int64_t group = run % groups;
-        const int64_t parameter = scale.size() == channels ? group * per_group + i / plane : group;
-        out[run * per_group * plane + i] =
-            (values[static_cast<size_t>(i)] - m.mean) * inverse * elements<T>(scale)[parameter] +
-            elements<T>(bias)[parameter];
+        const auto of = [&](const Tensor& parameter) {
+          if (parameter.size() == 1) return elements<T>(parameter)[0];
+          return elements<T>(parameter)[parameter.size() == channels ? group * per_group + i / plane : group];
+        };
+        out[run * per_group * plane + i] = (values[static_cast<size_t>(i)] - m.mean) * inverse * of(scale) + of(bias);
       }
     }
   });

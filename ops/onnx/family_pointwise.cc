@@ -101,15 +101,6 @@ void infer_truth_of_first(InferContext& c) {
   c.outputs[0] = without_constant(c.input(0), DType::kBool);
 }
 
-void infer_onto_first(InferContext& c) {
-  broadcast_same(kNumeric)(c);
-  const TypeInfo &x = c.input(0), &slope = c.input(1);
-  if (x.is_static() && slope.is_static() && c.outputs[0].shape != x.shape)
-    c.node.fail(ErrorCode::kInvalidModel, "slope of shape " + to_string(slope.shape) +
-                                              " does not broadcast to the input's " + to_string(x.shape));
-  c.outputs[0] = without_constant(x);
-}
-
 /// x, or x + bias with a bias of one element for each of the last dimension.
 void infer_biased(InferContext& c) {
   const TypeInfo& x = c.input(0);
@@ -178,10 +169,6 @@ struct Registration {
   template <typename Set, typename F>
   void binary(const char* name, int opset, Set set, F f, InferFunction infer = broadcast_same(Set::kSet)) {
     attributed_binary(name, opset, set, {}, [f](const Node&) { return f; }, std::move(infer));
-  }
-  template <typename Set, typename F>
-  void onto_first(const char* name, int opset, Set set, F f) {
-    binary(name, opset, set, f, infer_onto_first);
   }
   template <typename Set, typename F>
   void comparison(const char* name, int opset, Set set, F f) {

@@ -121,7 +121,15 @@ def test_prelu(dtype):
             check_either(
                 "PRelu", [values(rng, x, dtype), values(rng, slope, dtype)], opset=opset, rtol=TOLERANCE.get(dtype, 0)
             )
-    check_rejected("PRelu", [np.zeros((3,), np.float32), np.zeros((2, 3), np.float32)], match="slope", opset=16)
+    check_rejected("PRelu", [np.zeros((3,), np.float32), np.zeros((2, 4), np.float32)], match="broadcast", opset=16)
+
+
+@pytest.mark.parametrize("opset", [7, 9, 16])
+def test_slopes_that_widen(opset):
+    """ONNX Runtime broadcasts both operands."""
+    rng = np.random.default_rng(5)
+    for x, slope in [((3,), (2, 3)), ((2, 1), (2, 3)), ((1, 3), (3, 1)), ((), (3,)), ((0, 3), (2, 0, 3))]:
+        check("PRelu", [values(rng, x, np.float32), values(rng, slope, np.float32)], opset=opset)
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])

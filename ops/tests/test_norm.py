@@ -130,6 +130,18 @@ def test_group_norm(opset, count, shape):
     check_rejected("GroupNormalization", [x, *p], opset=opset, attributes=dict(num_groups=4), match="divide")
 
 
+@pytest.mark.parametrize("opset,count", [(18, 3), (21, 6)])
+def test_group_norm_with_one_parameter_for_all(opset, count):
+    """ONNX Runtime runs it. A quantiser of its own that raises the opset leaves it of a model of one group."""
+    x, one, many = floats(0, 2, 6, 4, 5), parameters((1,))[0], parameters((count,))[1]
+    for p in ([one, one + 1], [one, many], [many, one]):
+        check("GroupNormalization", [x, *p], opset=opset, attributes=dict(num_groups=3), **FLOAT)
+    says = "6 channels, as of opset 21" if opset == 21 else "3 groups, as before opset 21"
+    check_rejected(
+        "GroupNormalization", [x, one, x[0, :2, 0, 0]], opset=opset, attributes=dict(num_groups=3), match=says
+    )
+
+
 # ------------------------------------------------------------------------------------------------ layer and RMS forms
 
 

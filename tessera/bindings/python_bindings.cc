@@ -413,6 +413,13 @@ PYBIND11_MODULE(_tessera, m) {
         return py::bytes(bytes);
       },
       py::arg("path"));
+  m.def(
+      "external_locations",
+      [](const std::string& bytes) {
+        const py::gil_scoped_release release;
+        return compiler::external_locations(compiler::ModelSource::from_bytes(bytes));
+      },
+      py::arg("bytes"));
   m.def("as_onnx", [](const std::string& bytes) { return py::bytes(compiler::as_onnx(bytes)); }, py::arg("bytes"));
   m.def("shipped_configs", [] {
     std::map<std::string, std::string> texts;

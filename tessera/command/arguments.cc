@@ -13,6 +13,7 @@
 
 #include "compiler/pipeline/plugin.h"
 #include "isa/program/signature.h"
+#include "tessera/compiled_already.h"
 #include "tessera/kept_programs.h"
 #include "tessera/report/description.h"
 #include "tessera/tuning/judges.h"
@@ -20,6 +21,16 @@
 namespace tessera {
 
 bool Arguments::given(const std::string& flag) const { return command != nullptr && command->count(flag) > 0; }
+
+std::vector<std::string> Arguments::given_besides(const std::set<std::string>& flags) const {
+  std::vector<std::string> others;
+  if (command == nullptr) return others;
+  for (const CLI::Option* option : command->get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && name.starts_with("-") && !flags.count(name)) others.push_back(name);
+  }
+  return others;
+}
 
 void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
@@ -103,6 +114,17 @@ compiler::CompileOptions compile_options(const Arguments& a) {
 }
 
 }  // namespace
+
+program::Artifact compiled_artifact_of(const Arguments& a, const std::string& bytes,
+                                       const std::set<std::string>& heeded) {
+  program::Artifact artifact = artifact_of(a, bytes);
+  refuse_what_only_compiling_heeds(artifact, import_options(a), compile_options(a), heeded);
+  const std::string compiled_for = "'" + a.model + "' is compiled already, for '" + artifact.config.name + "'";
+  if (heeded.count("config") == 0 && !a.config.empty() && isa::find_config(a.config) != artifact.config)
+    refuse(compiled_for + "; compile the ONNX model for '" + a.config + "', or leave out --config");
+  if (heeded.count("cores") == 0 && !a.cores.empty()) refuse(compiled_for + "; leave out --cores");
+  return artifact;
+}
 
 compiler::ImportOptions import_options(const Arguments& a) {
   compiler::ImportOptions options;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,8 @@ struct Arguments {
 
   /// Whether the flag stands on the command line.
   bool given(const std::string& flag) const;
+  /// The flags on the command line that are none of these.
+  std::vector<std::string> given_besides(const std::set<std::string>& flags) const;
 };
 
 /// Throws what is wrong with the command line or a file that it names.
@@ -60,6 +63,10 @@ void write_text(const std::string& path, const std::string& text);
 bool holds_artifact(const Arguments& a, const std::string& bytes);
 /// The artifact in `bytes`; with --trusted-keys its signature is looked at before it.
 program::Artifact artifact_of(const Arguments& a, const std::string& bytes);
+/// The same for a command that would compile a model. Refuses options that only compiling could heed, but for those
+/// named in `heeded`.
+program::Artifact compiled_artifact_of(const Arguments& a, const std::string& bytes,
+                                       const std::set<std::string>& heeded = {});
 
 inline std::span<const uint8_t> span_of(const std::string& bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -182,7 +183,12 @@ int compile_ahead(const Arguments& a) {
 /// What a session gives for the model, or the content of a file that a run has written.
 std::string statistics_or_report(Arguments& a, bool versioned) {
   std::string text = read_text(a.model);
-  if (!text.empty() && text[0] == '{') return text;
+  if (!text.empty() && text[0] == '{') {
+    for (const std::string& flag : a.given_besides(
+             {"--output", "--html", "--compare", "--explore", "--model-explorer", "--json", "--brief", "--quiet"}))
+      refuse("'" + a.model + "' is the report of a run that is over; it cannot heed " + flag);
+    return text;
+  }
   if (a.device.empty()) {
     a.device = "fsim";
     for (const auto& backend : driver::backends())
@@ -237,6 +243,12 @@ uint64_t size_of(const std::string& flag, const std::string& text) {
   return size << shift;
 }
 
+/// What export heeds of an artifact: the processor, and with --cores the chip that the core is one of.
+std::set<std::string> export_heeds(const Arguments& a) {
+  if (a.cores.empty()) return {"cpu_target"};
+  return {"cpu_target", "config", "cores"};
+}
+
 }  // namespace
 
 int export_command(Arguments a) {
@@ -256,7 +268,8 @@ int export_command(Arguments a) {
   options.rom = size_of("--rom", a.rom);
   options.ram = a.ram.empty() ? target.bytes : size_of("--ram", a.ram);
   const std::string bytes = read_text(a.model);
-  const program::Artifact artifact = holds_artifact(a, bytes) ? artifact_of(a, bytes) : compiled(a).artifact;
+  const program::Artifact artifact =
+      holds_artifact(a, bytes) ? compiled_artifact_of(a, bytes, export_heeds(a)) : compiled(a).artifact;
   const std::string first =
       "firmware starts one core; export for core 0 of the chip, whose registers come first: --cores 0";
   if (artifact.config.cores > 1)
@@ -272,7 +285,19 @@ int export_command(Arguments a) {
   return 0;
 }
 
+namespace {
+
+/// The endings that say how results are written. Without an ending they are an .npz file.
+void check_results_file(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (path != "-" && (ending.empty() || ending == ".npz" || ending == ".npy")) return;
+  refuse("results are written as .npz, or as .npy where there is one; --output '" + path + "' is neither");
+}
+
+}  // namespace
+
 int run_command(const Arguments& a) {
+  check_results_file(a.output);
   const std::unique_ptr<QuantisedModel> made = quantised(a);
   if (made && made->status() != 0) return made->status();
   SessionOptions options = options_for(a, made ? made->path() : a.model);
@@ -352,7 +377,7 @@ int schedule_command(const Arguments& a) {
   program::Artifact artifact;
   const std::string bytes = read_text(a.model);
   if (holds_artifact(a, bytes)) {
-    artifact = artifact_of(a, bytes);
+    artifact = compiled_artifact_of(a, bytes);
   } else {
     artifact = compiled(a).artifact;
   }
@@ -365,7 +390,7 @@ int info_command(const Arguments& a) {
   std::optional<std::string> signer;
   const std::string bytes = read_text(a.model);
   if (holds_artifact(a, bytes)) {
-    artifact = artifact_of(a, bytes);
+    artifact = compiled_artifact_of(a, bytes);
     const auto key = on_file(a, bytes, program::signer);
     signer = key ? program::to_text(*key) : "";
   } else {

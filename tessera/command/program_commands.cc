@@ -39,6 +39,8 @@ int disasm_command(const Arguments& a) {
       }
     }
   } else {
+    if (a.trusted_keys)
+      refuse("'" + a.model + "' is no artifact, so that it has no signature; leave out --trusted-keys");
     if (bytes.size() % 64 != 0)
       throw Error(ErrorCode::kInvalidProgram,
                   "'" + a.model + "' is no artifact and no whole number of 64-byte instructions");

@@ -407,6 +407,8 @@ def test_normalisations():
     one("RMSNormalization", [x, floats(7, seed=1)], opset=23, oracle=False)
     one("InstanceNormalization", [x, floats(6, seed=1), floats(6, seed=2)], rtol=1e-4, atol=1e-4)
     one("GroupNormalization", [x, floats(6, seed=1), floats(6, seed=2)], num_groups=3, opset=21, rtol=1e-4, atol=1e-4)
+    for opset in (18, 21):
+        one("GroupNormalization", [x, floats(1), floats(1, seed=2)], num_groups=3, opset=opset, rtol=1e-4, atol=1e-4)
     one("LRN", [np.abs(x)], size=3, rtol=1e-4)
     one("LRN", [x], size=4, alpha=0.3, oracle=False)
 

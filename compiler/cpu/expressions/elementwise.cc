@@ -57,10 +57,6 @@ struct Loops {
     t.add(name, [f](Operator& o) { zip(o, f); });
   }
   template <typename Set, typename F>
-  void onto_first(const char* name, int opset, Set set, F f) {
-    binary(name, opset, set, f);
-  }
-  template <typename Set, typename F>
   void comparison(const char* name, int opset, Set set, F f) {
     binary(name, opset, set, f);
   }

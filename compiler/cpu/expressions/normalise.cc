@@ -199,6 +199,7 @@ void group_norm(Operator& o, int64_t groups) {
   const Tensor rows = o.graph.reshape(given, {batch * groups, members * plane}), x = o.graph.reshape(given, shape);
   const Moments m = moments(o.graph, rows, o.node.get_float("epsilon", 1e-5f));
   const auto parameter = [&](const Tensor& p) {
+    if (p.size() == 1) return o.graph.reshape(p, {1, 1});
     return o.graph.reshape(p, p.size() == channels ? Shape{groups, members} : Shape{groups, 1});
   };
   const Tensor mean = o.graph.reshape(m.mean, {batch, groups}), inverse = o.graph.reshape(m.inverse, {batch, groups});

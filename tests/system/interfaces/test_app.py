@@ -260,6 +260,55 @@ CALLS = """
 """
 
 
+CHANGED = """
+    import os, shutil, sys, tempfile
+    import numpy as np, onnxruntime as ort
+
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    show = lambda *sessions: print(*(np.round(s.run(None, {"x": x})[0], 3).tolist() for s in sessions))
+    at = tempfile.mkdtemp()
+    def session(name, to=f"{at}/m.onnx"):
+        shutil.copy(name, to)
+        return ort.InferenceSession(to)
+    show(session("one.onnx"), session("two.onnx"))  # before the first run, and behind it
+    made = session("one.onnx"), session("two.onnx")
+    pid = os.fork()
+    if pid == 0:
+        show(*made), sys.stdout.flush(), os._exit(0)
+    os.waitpid(pid, 0)
+    shutil.rmtree(at)
+    show(*made)
+    os.mkdir(at)
+    made = ort.InferenceSession("one.onnx")
+    shutil.copy("two.onnx", f"{at}/one.onnx")
+    for name in ("large.onnx", "large.data"):
+        shutil.copy(name, at)
+    large, other = ort.InferenceSession(f"{at}/large.onnx"), ort.InferenceSession("large.onnx")
+    with open(f"{at}/new", "wb") as file:
+        file.write(np.ones(4, np.float32).tobytes())
+    os.rename(f"{at}/new", f"{at}/large.data")
+    os.chdir(at)
+    show(made, large, other)
+"""
+
+
+def test_a_session_has_the_model_that_it_was_made_of(folder):
+    """Whatever becomes of its file, its data and the program's folder before its first run."""
+    for name, value in (("one", 1.5), ("two", -2.0), ("large", 4.0)):
+        port = lambda of: helper.make_tensor_value_info(of, TensorProto.FLOAT, ["N", 4])
+        factor = onnx.numpy_helper.from_array(np.full(4, value, np.float32), "w")
+        node = helper.make_node("Mul", ["x", "w"], ["y"])
+        graph = helper.make_graph([node], name, [port("x")], [port("y")], [factor])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        large = dict(save_as_external_data=True, location="large.data", size_threshold=0) if name == "large" else {}
+        onnx.save(model, folder / f"{name}.onnx", **large)
+    plain, _ = finish(start(folder, CHANGED, plain=True))
+    out, err = finish(start(folder, CHANGED, "--config", "npu64"))
+    assert out == plain
+    assert "'large.data' has changed since the session was made; ONNX Runtime runs it" in err
+    assert cells(err, "large.onnx")["of these on ONNX Runtime"] in "01" and err.count("ONNX Runtime runs it") == 1
+
+
 def test_captured_quantised_compared_and_shown(folder, tmp_path):
     kept, page = tmp_path / "kept", tmp_path / "page.html"
     _, err = finish(start(folder, CALLS, "--quantize", str(kept), "--samples", "8", "--compare"))

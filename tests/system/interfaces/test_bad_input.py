@@ -109,11 +109,36 @@ def test_an_artifact_takes_no_options_of_a_compilation(command, artifact, tmp_pa
         (("--no-chains",), "--no-chains"),
     ):
         expect(command(*run, *words), 1, "compiled already", said)
+        if words[0] != "--tuned":
+            for name in ("info", "schedule"):
+                expect(command(name, artifact, *words), 1, "compiled already", said)
     expect(command("compile", artifact), 1, "compiled already")
+    for name in ("info", "schedule"):
+        assert command(name, artifact, "--config", "npu64").returncode == 0
+        expect(command(name, artifact, "--config", "npu256"), 1, "compiled already, for 'npu64'", "--config")
+        expect(command(name, artifact, "--schedule", artifact), 1, "schedule")
+    expect(command("schedule", artifact, "--cores", "0"), 1, "compiled already", "--cores")
     for words in (("--shape", "image=1,1,8,8"), ("--threads", "1"), ("--cache", "off"), ("--effort", "best")):
         assert command(*run, *words).returncode == 0
     with pytest.raises(tessera.Error, match="compiled already"):
         tessera.Session(artifact, shapes={"image": [3, 1, 8, 8]})
+
+
+def test_the_report_of_a_run_takes_no_options_of_a_run(command, artifact, tmp_path):
+    saved = tmp_path / "run.json"
+    assert command("report", artifact, "--random-inputs", "1", "--json", "-o", saved).returncode == 0
+    assert command("report", saved, "--brief").returncode == 0
+    for words in (("--device", "rtl"), ("--config", "npu256"), ("--random-inputs", "2")):
+        expect(command("report", saved, *words), 1, "report of a run that is over", words[0])
+
+
+def test_results_are_written_as_their_file_says(command, artifact, tmp_path):
+    run = ("run", artifact, "--random-inputs", "1", "-o")
+    for name in ("y.txt", "y.json", "y.npz.gz", "-"):
+        expect(command(*run, name if name == "-" else tmp_path / name), 1, "--output", name, ".npz", ".npy")
+    for name in ("y.npz", "y.npy", "y"):
+        assert command(*run, tmp_path / name).returncode == 0
+    assert np.load(tmp_path / "y.npy").shape == next(iter(np.load(tmp_path / "y").values())).shape
 
 
 def test_assembly(command, tmp_path):

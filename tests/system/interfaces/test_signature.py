@@ -52,6 +52,14 @@ def test_every_command_that_loads_artifacts_asks_for_the_signature(command, sign
         refused(command(name, signed / f"{case}.tsr", *options, *keys), f"{case}.tsr", cause)
 
 
+def test_what_has_no_signature_is_not_listed_with_trusted_keys(command, signed, tmp_path):
+    (tmp_path / "a.asm").write_text("finish\n")
+    assert command("asm", tmp_path / "a.asm").returncode == 0
+    assert command("disasm", tmp_path / "a.bin").returncode == 0
+    done = command("disasm", tmp_path / "a.bin", "--trusted-keys", signed / "own.pub")
+    assert done.returncode == 1 and "no artifact" in done.stderr and "--trusted-keys" in done.stderr
+
+
 def test_without_trusted_keys_all_of_them_run(command, signed):
     for name in ("plain", "own", "other"):
         done = command("run", signed / f"{name}.tsr", "--random-inputs", "1")

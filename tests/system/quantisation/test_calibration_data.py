@@ -121,6 +121,21 @@ def test_samples_behind_others():
     assert list(Data(lambda: iter(range(10)), "ten numbers").behind(8)) == [8, 9]
 
 
+def test_data_that_is_not_finite(recwarn):
+    """Without one finite number there is nothing to calibrate with; else a line names the input."""
+    model = float_models.relu6()
+    samples = np.concatenate([feed["x"] for feed in float_models.feeds_of(model, 3)])
+    for value in (np.nan, -np.inf):
+        refused("no sample has a finite number for input 'x'", model, {"x": np.full_like(samples, value)})
+    refused("no sample has a finite number for input 'x'", model, {"x": np.full(samples.shape, 1e300)})
+    samples[0, 0, 0, 0], samples[1] = np.inf, np.nan
+    made = tessera.quantize(model, {"x": samples}, engine="onnxruntime")
+    assert made.macs_npu_share == 1.0
+    told = [str(one.message) for one in recwarn]
+    assert "samples hold NaN or infinite values for input 'x'" in told
+    assert not any(issubclass(one.category, RuntimeWarning) for one in recwarn), told
+
+
 def test_data_that_does_not_fit(tmp_path):
     model = float_models.relu6()
     assert refused("no calibration data", model, None) == "invalid_argument"

@@ -18,6 +18,7 @@ import numpy as np
 from .. import Session, compile_options
 from ..shapes import shapes_ahead
 from . import capture, models, records
+from .given import Given
 
 TENSORS = {
     f"tensor({name})": np.dtype(of)
@@ -65,7 +66,7 @@ class Served:
     """The part of one session of ONNX Runtime that runs on Tessera. It holds nothing of that session, which may go."""
 
     def __init__(self, session, context):
-        self.context, self.path, self.data = context, session._model_path, session._model_bytes
+        self.context, self.given = context, Given(session._model_path, session._model_bytes)
         of = lambda ports: {p.name: (p.type, list(p.shape or [])) for p in ports}
         meta = session._sess
         self.inputs, self.outputs = of(meta.inputs_meta), of(meta.outputs_meta)
@@ -73,7 +74,7 @@ class Served:
         options = session._sess_options_initial
         self.why_not = marked.get(options) if options is not None else None
         self.threads = options.intra_op_num_threads if options is not None else 0
-        self.name = os.path.basename(self.path) if self.path else records.UNNAMED
+        self.name = os.path.basename(self.given.path) if self.given.path else records.UNNAMED
         self.reset()
 
     def reset(self):
@@ -88,17 +89,13 @@ class Served:
         if self.session is not None:
             return
         settings, context = self.context.settings, self.context
-        try:
-            data = _tessera.model_bytes(self.path) if self.path else self.data
-        except _tessera.Error:
-            with open(self.path, "rb") as file:
-                data = file.read()
+        model, data = self.given.source()
         self.key = hashlib.sha256(data).hexdigest()
         self.account = records.Account(context.journal, uuid.uuid4().hex, self.key, self.name)
-        model, self.how = self.path or data, "as given"
+        self.how = "as given"
         root = settings.quantize or settings.capture
         if root:
-            folder = capture.folder_of(root, self.name if self.path else "model", self.key)
+            folder = capture.folder_of(root, self.name if self.given.path else "model", self.key)
             if settings.quantize:
                 made = models.quantised(folder, settings.machine, context.numerics)
                 if made.exists():

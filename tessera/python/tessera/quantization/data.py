@@ -209,7 +209,8 @@ def fit(array, port, origin):
     for candidate in _arrangements(array, len(port.dims)):
         fits = all(want in (None, got) for want, got in zip(port.dims, candidate.shape))
         if candidate.ndim == len(port.dims) and fits:
-            return np.ascontiguousarray(candidate.astype(port.dtype)).reshape(candidate.shape)  # a scalar stays one
+            with np.errstate(over="ignore"):  # an infinite value is told of later
+                return np.ascontiguousarray(candidate.astype(port.dtype)).reshape(candidate.shape)  # a scalar stays one
     raise argument(f"{origin} has the shape {list(array.shape)}, and input '{port.name}' takes {port.text}")
 
 

@@ -132,11 +132,11 @@ def observed_runs(model, names, data, progress=None):
 class Statistics:
     """Least and largest values of tensors over the data, as floats (`ranges`), and for tensors in `channels` also those
     of each place along axis 1 (`low`, `high`: arrays) with the means of values and squares. Values that are not finite
-    are left out, and their tensors named in `broken`."""
+    are left out, and their tensors named in `broken`; those of `finite` have one value at least that is."""
 
     def __init__(self, model, names, data, channels=(), progress=None):
         self.ranges, self.low, self.high, self.sums, self.squares, self.sizes = {}, {}, {}, {}, {}, {}
-        self.broken, self.samples, channels = set(), 0, set(channels)
+        self.broken, self.finite, self.samples, channels = set(), set(), 0, set(channels)
         for number, values in observed_runs(model, names, data, progress):
             self.samples = max(self.samples, number + 1)
             for name, value in values.items():
@@ -150,6 +150,10 @@ class Statistics:
                     self.broken.add(name)
                     finite = value[np.isfinite(value)]
                     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+                    if finite.size:
+                        self.finite.add(name)
+                else:
+                    self.finite.add(name)
                 known = self.ranges.get(name, (low, high))
                 self.ranges[name] = min(known[0], low), max(known[1], high)
 

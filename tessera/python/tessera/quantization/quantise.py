@@ -265,6 +265,16 @@ class Quantization:
             channels,
             lambda part, parts, number: self.meter.at(part * whole + number, parts * whole),
         )
+        self._check_inputs()
+
+    def _check_inputs(self):
+        """Samples with values that are not finite are told of by the names of their inputs."""
+        broken = [port.name for port in ports_of(self.model) if port.name in self.statistics.broken]
+        for name in broken:
+            if name not in self.statistics.finite:
+                raise argument(f"no sample has a finite number for input '{name}': all are NaN or infinite")
+        if broken:
+            self._warn(f"samples hold NaN or infinite values for input {', '.join(repr(name) for name in broken)}")
 
     def _has_products(self):
         products = _tessera.operator_names()["products"]

@@ -51,7 +51,12 @@ class Layer:
         return self.groups * self.columns**2 if self.columns <= MOST_COLUMNS else 0
 
     def add(self, found):
-        """found: float32 [groups, places, columns]."""
+        """found: float32 [groups, places, columns]. Of sums that are not finite nothing is told here: whoever uses them
+        looks."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            self._add(found)
+
+    def _add(self, found):
         if self.middle is None:
             self.middle = found.mean(1)
             self.sums = np.zeros((self.groups, self.columns))
