@@ -148,6 +148,9 @@ std::optional<Expansion> attend_projected(Expander& e, const Node& node, const T
       node.fail(ErrorCode::kInvalidModel,
                 std::to_string(size) + " channels do not make " + std::to_string(count) + " heads");
   if (sizes[0] != sizes[1]) node.fail(ErrorCode::kInvalidModel, "queries and keys differ in size");
+  if (node.output_count > 1 && sizes[1] != sizes[2])
+    node.fail(ErrorCode::kUnsupported, "the result present holds keys and values, which differ in size: " +
+                                           std::to_string(sizes[1]) + " and " + std::to_string(sizes[2]) + " channels");
   const std::vector<Operand> parts =
       e.steps("Split", {projected, Expander::integers(sizes)}, {{"axis", int64_t{2}}}, 3);
   AttentionHeads heads{head_parts(e, parts[0], count, sizes[0] / count),

@@ -85,6 +85,12 @@ def test_scores_of_multi_head_attention():
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_present_of_two_sizes():
+    operands, sizes = [f(B, S, D), f(D, 2 * D + 6), f(2 * D + 6)], [D, D, 6]
+    attributes = {"num_heads": N, "qkv_hidden_sizes": sizes}
+    check_rejected("Attention", operands, match="differ in size: 12 and 6", domain=MS, attributes=attributes, outputs=2)
+
+
 def test_mask_of_another_length():
     operands = [f(B, S, D), f(D, 3 * D), f(3 * D), np.array([1, 2, 3], np.int32)]
     check_rejected("Attention", operands, match="one, two or three", domain=MS, attributes={"num_heads": N})
