@@ -23,7 +23,7 @@ std::optional<Claim> claim_qlinear_softmax(NodeOp op) {
   graph::Rows rows;
   rows.flattened = node.get_int("opset", 13) < 13;
   const auto rank = static_cast<int64_t>(shape.size());
-  rows.axis = ops::normalise_axis(node, node.get_int("axis", rows.flattened ? 1 : -1), rank);
+  rows.axis = ops::normalise_axis(node, node.get_int("axis", -1), rank);
   if (rows.axis < 0 || rows.axis >= rank) return std::nullopt;
   int64_t length = 1;
   for (int64_t a = rows.axis; a < (rows.flattened ? rank : rows.axis + 1); ++a) length *= shape[static_cast<size_t>(a)];

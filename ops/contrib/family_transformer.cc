@@ -45,8 +45,32 @@ Operand filter_value(const Node& node, DType type) {
   return Expander::scalar(type, node.get_float("mask_filter_value", -10000.0f));
 }
 
-/// Values to add to the scores for a mask of integers: [B,T] or [B,S,T] with 0 for what is hidden, or [B], how many
-/// keys of each sequence are to be seen. Nothing while a size is unknown.
+/// Truth [B,1,1,T] where a key is seen, from one dimension of integers: behind the last key that each sequence sees
+/// come, perhaps, the first keys [2B], or sums of lengths [3B+2], which the CPU provider does not read.
+Operand seen_keys(Expander& e, const Node& node, const TypeInfo& mask, size_t index, const AttentionHeads& heads) {
+  const int64_t length = mask.shape[0], batch = heads.batch;
+  if (length != batch && length != 2 * batch && length != 3 * batch + 2)
+    node.fail(ErrorCode::kUnsupported, "a mask " + to_string(mask.shape) +
+                                           " of one dimension must hold one, two or three numbers for each of " +
+                                           std::to_string(batch) + " sequences");
+  Tensor positions(DType::kInt32, {1, 1, 1, heads.keys});
+  for (int64_t i = 0; i < heads.keys; ++i)
+    positions.as_mutable<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(i);
+  const Operand places = Expander::constant(std::move(positions));
+  const auto part = [&](int64_t which) {
+    Operand numbers = e.input(index);
+    if (length != batch)
+      numbers =
+          e.step("Slice", {numbers, Expander::integers({which * batch}), Expander::integers({(which + 1) * batch})});
+    return e.step("Reshape", {numbers, Expander::integers({batch, 1, 1, 1})});
+  };
+  const Operand before_end = e.step("Less", {places, part(0)});
+  if (length != 2 * batch) return before_end;
+  return e.step("And", {before_end, e.step("Not", {e.step("Less", {places, part(1)})})});
+}
+
+/// Values to add to the scores for a mask of integers: [B,T] or [B,S,T] with 0 for what is hidden, or one dimension as
+/// seen_keys() reads it. Nothing while a size is unknown.
 std::optional<Operand> mask_values(Expander& e, const Node& node, const TypeInfo& mask, size_t index,
                                    const AttentionHeads& heads) {
   if (!mask.ranked) return std::nullopt;
@@ -54,14 +78,7 @@ std::optional<Operand> mask_values(Expander& e, const Node& node, const TypeInfo
   Operand seen;
   if (rank == 1) {
     if (heads.keys < 0 || heads.batch < 0 || mask.shape[0] < 0) return std::nullopt;
-    if (mask.shape[0] != heads.batch)
-      node.fail(ErrorCode::kUnsupported,
-                "a mask " + to_string(mask.shape) + " of one dimension must hold one length for each sequence");
-    Tensor positions(DType::kInt32, {1, 1, 1, heads.keys});
-    for (int64_t i = 0; i < heads.keys; ++i)
-      positions.as_mutable<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(i);
-    const Operand lengths = e.step("Reshape", {e.input(index), Expander::integers({-1, 1, 1, 1})});
-    seen = e.step("Less", {Expander::constant(std::move(positions)), lengths});
+    seen = seen_keys(e, node, mask, index, heads);
   } else if (rank == 2 || rank == 3) {
     const std::vector<int64_t> axes = rank == 2 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1};
     const Operand shaped = e.step("Unsqueeze", {e.input(index), Expander::integers(axes)});
@@ -84,9 +101,10 @@ std::optional<Operand> causal_values(const AttentionHeads& heads) {
   return Expander::constant(kernel::narrow(values, heads.type));
 }
 
-/// softmax(q k^T * scale + addends) v as [B,S,N*V]. `mask`, `bias`: indices of operands, those beyond the list absent.
-std::optional<Operand> attend(Expander& e, const Node& node, const Types& inputs, const AttentionHeads& heads,
-                              size_t mask, size_t bias) {
+/// softmax(q k^T * scale + addends) v as [B,S,N*V], and the scores before their softmax. `mask`, `bias`: indices of
+/// operands, those beyond the list absent.
+std::optional<std::pair<Operand, Operand>> attend(Expander& e, const Node& node, const Types& inputs,
+                                                  const AttentionHeads& heads, size_t mask, size_t bias) {
   const float given = node.get_float("scale", 0.0f);
   const double scale = given != 0.0f ? given : 1.0 / std::sqrt(static_cast<double>(heads.head_size));
   const Operand keys = e.step("Transpose", {heads.k}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
@@ -105,7 +123,7 @@ std::optional<Operand> attend(Expander& e, const Node& node, const Types& inputs
   const Operand weights = e.step("Softmax", {scores}, {{"axis", int64_t{-1}}});
   const Operand mixed =
       e.step("Transpose", {e.step("MatMul", {weights, heads.v})}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
-  return e.step("Reshape", {mixed, Expander::integers({0, 0, -1})});
+  return std::pair(e.step("Reshape", {mixed, Expander::integers({0, 0, -1})}), scores);
 }
 
 int64_t dimension(const TypeInfo& type, size_t axis) {
@@ -130,6 +148,9 @@ std::optional<Expansion> attend_projected(Expander& e, const Node& node, const T
       node.fail(ErrorCode::kInvalidModel,
                 std::to_string(size) + " channels do not make " + std::to_string(count) + " heads");
   if (sizes[0] != sizes[1]) node.fail(ErrorCode::kInvalidModel, "queries and keys differ in size");
+  if (node.output_count > 1 && sizes[1] != sizes[2])
+    node.fail(ErrorCode::kUnsupported, "the result present holds keys and values, which differ in size: " +
+                                           std::to_string(sizes[1]) + " and " + std::to_string(sizes[2]) + " channels");
   const std::vector<Operand> parts =
       e.steps("Split", {projected, Expander::integers(sizes)}, {{"axis", int64_t{2}}}, 3);
   AttentionHeads heads{head_parts(e, parts[0], count, sizes[0] / count),
@@ -149,9 +170,9 @@ std::optional<Expansion> attend_projected(Expander& e, const Node& node, const T
     const int64_t before = dimension(inputs[past], 3);
     heads.keys = before < 0 || heads.keys < 0 ? -1 : before + heads.keys;
   }
-  const std::optional<Operand> y = attend(e, node, inputs, heads, mask, bias);
+  const auto y = attend(e, node, inputs, heads, mask, bias);
   if (!y) return std::nullopt;
-  std::vector<Operand> results = {*y};
+  std::vector<Operand> results = {y->first};
   if (node.output_count > 1) {
     const Operand axis = Expander::integers({0});
     const Operand k = e.step("Unsqueeze", {heads.k, axis}), v = e.step("Unsqueeze", {heads.v, axis});
@@ -217,8 +238,8 @@ std::optional<Expansion> expand_multi_head(const Node& node, const Types& inputs
     if (!is_present(inputs, i))
       node.fail(ErrorCode::kUnsupported,
                 "packed queries, keys and values are not served: input " + std::to_string(i) + " is missing");
-  if (is_present(inputs, 8) || is_present(inputs, 9) || node.output_count > 3)
-    node.fail(ErrorCode::kUnsupported, "past_sequence_length, cache_indirection and the result qk are not served");
+  if (is_present(inputs, 8) || is_present(inputs, 9))
+    node.fail(ErrorCode::kUnsupported, "past_sequence_length and cache_indirection are not served");
   kernel::require_type(node, inputs[0].dtype, kernel::kFloats, "query");
   kernel::require_rank(node, inputs[0], 3, "the query");
   const int64_t count = head_count(node), hidden = dimension(inputs[0], 2);
@@ -258,9 +279,9 @@ std::optional<Expansion> expand_multi_head(const Node& node, const Types& inputs
     const int64_t before = dimension(inputs[6], 2);
     heads.keys = before < 0 || heads.keys < 0 ? -1 : before + heads.keys;
   }
-  const std::optional<Operand> y = attend(e, node, inputs, heads, 4, 5);
+  const auto y = attend(e, node, inputs, heads, 4, 5);
   if (!y) return std::nullopt;
-  return e.finish({*y, heads.k, heads.v});
+  return e.finish({y->first, heads.k, heads.v, y->second});
 }
 
 // ------------------------------------------------------------------------------------------------------- MatMulNBits
@@ -445,6 +466,59 @@ std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& input
   return e.finish({cast(y, a.dtype)});
 }
 
+// --------------------------------------------------------------------------------------------------------- MatMulBnb4
+
+/// The values of the sixteen codes of 4 bits, of largest magnitude 1: floats of 4 bits, and quantiles of the normal
+/// distribution (arXiv 2305.14314).
+constexpr float kFloatCodes[16] = {
+    0.0f,  5.208333333e-3f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
+    -0.0f, -5.208333333e-3f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
+constexpr float kNormalCodes[16] = {-1.0f,
+                                    -0.6961928009986877f,
+                                    -0.5250730514526367f,
+                                    -0.39491748809814453f,
+                                    -0.28444138169288635f,
+                                    -0.18477343022823334f,
+                                    -0.09105003625154495f,
+                                    0.0f,
+                                    0.07958029955625534f,
+                                    0.16093020141124725f,
+                                    0.24611230194568634f,
+                                    0.33791524171829224f,
+                                    0.44070982933044434f,
+                                    0.5626170039176941f,
+                                    0.7229568362236023f,
+                                    1.0f};
+
+/// Inputs: A, codes of the weights [N,K] without rows, the high half of each byte first, and the largest magnitude of
+/// each block of them.
+std::optional<Expansion> expand_matmul_codes(const Node& node, const Types& inputs) {
+  for (size_t i = 0; i < 3; ++i)
+    if (!is_present(inputs, i)) node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is missing");
+  const int64_t rows = node.get_int("N", 0), depth = node.get_int("K", 0), block = node.get_int("block_size", 0),
+                kind = node.get_int("quant_type", 0);
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (rows < 1 || rows > kMost || depth < 1 || depth > kMost || block < 1 || block > kMost || kind < 0 || kind > 1)
+    node.fail(ErrorCode::kInvalidModel, "N, K and block_size must be 1 to 2^31, and quant_type 0 or 1");
+  for (size_t i : {1, 2})
+    if (!inputs[i].constant) return std::nullopt;
+  const Tensor &codes = *inputs[1].constant, scales = kernel::widen(*inputs[2].constant);
+  if (codes.dtype() != DType::kUint8 || codes.size() != (rows * depth + 1) / 2 ||
+      scales.size() != (rows * depth + block - 1) / block)
+    node.fail(ErrorCode::kInvalidModel, "weights " + to_string(codes.shape()) + " or absmax " +
+                                            to_string(scales.shape()) + " do not fit N, K and block_size");
+  const bool transposed = node.get_int("transB", 1) != 0;
+  Tensor weights(DType::kFloat, transposed ? Shape{depth, rows} : Shape{rows, depth});
+  for (int64_t i = 0; i < rows * depth; ++i) {
+    const int code = codes.as<uint8_t>()[static_cast<size_t>(i / 2)] >> (i % 2 == 0 ? 4 : 0) & 15;
+    weights.as_mutable<float>()[static_cast<size_t>(transposed ? i % depth * rows + i / depth : i)] =
+        (kind == 0 ? kFloatCodes : kNormalCodes)[code] * scales.as<float>()[static_cast<size_t>(i / block)];
+  }
+  Expander e(node, inputs, kTransformerVersion);
+  return e.finish(
+      {e.step("MatMul", {e.input(0), Expander::constant(kernel::narrow(std::move(weights), inputs[0].dtype))})});
+}
+
 }  // namespace
 
 void register_transformer(Registry& registry) {
@@ -457,6 +531,8 @@ void register_transformer(Registry& registry) {
                 {1, 2}, kMicrosoft, infer_unknown_qattention);
   add_expansion(registry, "MultiHeadAttention", 1, {1, 10}, expand_multi_head,
                 {"mask_filter_value", "num_heads", "scale", "unidirectional"}, {1, 4}, kMicrosoft);
+  add_expansion(registry, "MatMulBnb4", 1, {3, 3}, expand_matmul_codes,
+                {"K", "N", "block_size", "quant_type", "training_mode", "transB"}, kernel::kOne, kMicrosoft);
   add_expansion(registry, "MatMulNBits", 1, {3, 6}, expand_matmul_bits,
                 {"K", "N", "accuracy_level", "bits", "block_size"}, kernel::kOne, kMicrosoft);
 }

@@ -3,7 +3,7 @@
 // ops/contrib/family_fused.cc compute it on numbers, compiler/cpu/expressions/product.cc makes loops of it.
 #pragma once
 
-#include "ops/scalar.h"
+#include "ops/kernels/pointwise.h"
 
 namespace tessera::ops::scalar {
 
@@ -29,16 +29,27 @@ void with_activation(const Node& node, const std::vector<float>& parameters, F f
       return unit(v.same(alpha) * v + v.same(beta));
     });
   if (name == "HardSwish") return f([unit](auto v) { return v * unit(v / v.same(6) + v.same(0.5)); });
+  if (name == "Elu")
+    return f([alpha = parameter(0, 1.0f)](auto v) {
+      return choose(v < v.same(0), [&] { return v.same(alpha) * expm1(v); }, [&] { return v; });
+    });
+  if (name == "Selu")
+    return f([alpha = parameter(0, 1.67326319f), gamma = parameter(1, 1.05070102f)](auto v) {
+      const auto scale = v.same(gamma);
+      return choose(v > v.same(0), [&] { return scale * v; }, [&] { return scale * (v.same(alpha) * expm1(v)); });
+    });
+  if (name == "Softplus") return f([](auto v) { return softplus(v); });
+  if (name == "Softsign") return f([](auto v) { return v / (v.same(1) + magnitude(v)); });
+  if (name == "ThresholdedRelu")
+    return f([alpha = parameter(0, 1.0f)](auto v) { return select(v > v.same(alpha), v, v.same(0)); });
   node.fail(ErrorCode::kUnsupported, "activation '" + name + "' is not known");
 }
 
 /// What FusedGemm has as single attributes.
 inline std::vector<float> gemm_activation_parameters(const Node& node) {
   std::vector<float> parameters;
-  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
-    if (!node.has(name)) break;
-    parameters.push_back(node.get_float(name, 0.0f));
-  }
+  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"})
+    if (node.has(name)) parameters.push_back(node.get_float(name, 0.0f));
   if (parameters.empty() && node.has("leaky_relu_alpha"))
     parameters.push_back(node.get_float("leaky_relu_alpha", 0.0f));
   return parameters;

@@ -13,7 +13,7 @@ namespace {
 using namespace kernel;
 
 // Operands. A group of four is for the gates input, forget, cell, output.
-constexpr size_t kX = 0, kWeights = 1, kRecurrent = 5, kPeephole = 9, kBias = 12, kProjection = 16,
+constexpr size_t kX = 0, kWeights = 1, kRecurrent = 5, kPeephole = 9, kGateBias = 12, kProjection = 16,
                  kProjectionBias = 17, kHidden = 18, kCell = 19, kNorm = 20, kOperands = 24;
 enum Gate : size_t { kInput, kForget, kUpdate, kOutput };
 
@@ -26,7 +26,7 @@ void infer_lstm(InferContext& c) {
   require_rank(c.node, x, 3, "x");
   require_rank(c.node, hidden, 2, "the hidden state");
   require_rank(c.node, cell, 2, "the cell state");
-  if (c.has(kWeights) != c.has(kRecurrent) || c.has(kWeights) != c.has(kBias))
+  if (c.has(kWeights) != c.has(kRecurrent) || c.has(kWeights) != c.has(kGateBias))
     c.node.fail(ErrorCode::kInvalidModel, "the input gate must have all of its operands, or none");
   c.outputs[0] = of_rank(DType::kFloat, 3);
   for (size_t i = 1; i < c.outputs.size(); ++i) c.outputs[i] = i == 1 ? hidden : cell;
@@ -40,11 +40,11 @@ void infer_lstm(InferContext& c) {
   for (size_t gate = 0; gate < 4; ++gate) {
     if (inputs >= 0) expect(kWeights + gate, {units, inputs});
     expect(kRecurrent + gate, {units, outputs});
-    expect(kBias + gate, {units});
+    expect(kGateBias + gate, {units});
     expect(kNorm + gate, {units});
     if (gate < 3) expect(kPeephole + gate, {units});
     const bool needed = gate != kInput;
-    if (needed && !(c.has(kWeights + gate) && c.has(kRecurrent + gate) && c.has(kBias + gate)))
+    if (needed && !(c.has(kWeights + gate) && c.has(kRecurrent + gate) && c.has(kGateBias + gate)))
       c.node.fail(ErrorCode::kInvalidModel, "a gate has no weights or no bias");
   }
   expect(kProjection, {outputs, units});
@@ -110,7 +110,7 @@ class Cell {
 
   Vector gate(size_t which, const float* x, const Vector& hidden, const Vector* cell) {
     const bool normalised = c_.has(kNorm + which);
-    const float* bias = operand(kBias + which);
+    const float* bias = operand(kGateBias + which);
     Vector sums(units_, 0.0F);
     if (!normalised) sums.assign(bias, bias + units_);
     accumulate(c_.input(kWeights + which), x, sums);
@@ -131,7 +131,7 @@ class Cell {
     for (const float v : sums) squares += (v - mean) * (v - mean);
     const float factor = 1.0F / std::sqrt(squares / count + 1e-8F);
     for (size_t u = 0; u < units_; ++u)
-      sums[u] = (sums[u] - mean) * factor * operand(kNorm + which)[u] + operand(kBias + which)[u];
+      sums[u] = (sums[u] - mean) * factor * operand(kNorm + which)[u] + operand(kGateBias + which)[u];
   }
 
   Vector project(const Vector& out) {

@@ -442,7 +442,7 @@ void evaluate_refuse(EvalContext& c) {
 void register_control(Registry& r) {
   add_checked(r, "If", 1, kOne, infer_if, evaluate_if, {"then_branch", "else_branch"}, {1, -1});
   add_checked(r, "Loop", 1, {3, -1}, infer_loop, evaluate_loop, {"body"}, {1, -1});
-  add_checked(r, "Loop", 11, {2, -1}, infer_loop, evaluate_loop, {"body"}, {0, -1});
+  add_checked(r, "Loop", 11, {1, -1}, infer_loop, evaluate_loop, {"body"}, {0, -1});
   add_checked(
       r, "Refuse", 1, {0, 0}, [](InferContext&) {}, evaluate_refuse, {"message"}, {1, -1}, "ai.tessera", {},
       /*deterministic=*/false);

@@ -151,10 +151,7 @@ void evaluate_where(EvalContext& context) {
 // --- QLinearSoftmax
 // ------------------------------------------------------------------------------------------------------------
 
-int64_t softmax_axis(const Node& node, int64_t rank) {
-  const bool flattens = node.get_int("opset", 13) < 13;
-  return normalise_axis(node, node.get_int("axis", flattens ? 1 : -1), rank);
-}
+int64_t softmax_axis(const Node& node, int64_t rank) { return normalise_axis(node, node.get_int("axis", -1), rank); }
 
 /// exp over the 256 distances from the row's maximum or another byte that is no less, scaled up so far that the sum of
 /// a row of `length` still fits a float, times 2^-24, which changes no quotient and leaves room for the steps of the

@@ -54,6 +54,21 @@ def test_fused_gemm(name, parameters):
     )
 
 
+@pytest.mark.parametrize(
+    "name,parameters",
+    [
+        ("Elu", {"activation_alpha": 0.7}),
+        ("Selu", {"activation_alpha": 1.6, "activation_gamma": 1.1}),
+        ("Softplus", {}),
+        ("Softsign", {}),
+        ("ThresholdedRelu", {"activation_alpha": 0.4}),
+    ],
+)
+def test_activations_of_gemm_alone(name, parameters):
+    operands = [floats(1, 3, 5), floats(2, 5, 4), floats(3, 4)]
+    check("FusedGemm", operands, attributes=dict(activation=name, **parameters), **MS, **FLOAT)
+
+
 def test_unknown_activation():
     with pytest.raises(Exception, match="Softshrink"):
         run_tessera("FusedGemm", [floats(1, 2, 3), floats(2, 3, 2)], attributes=dict(activation="Softshrink"), **MS)

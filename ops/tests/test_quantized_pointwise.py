@@ -155,6 +155,16 @@ def test_softmax(shape, opset):
         )
 
 
+@pytest.mark.parametrize("opset", [11, 13])
+def test_softmax_without_axis(opset):
+    """The last axis, whatever the opset."""
+    rng = np.random.default_rng(15)
+    for shape in [(4,), (3, 2, 5)]:
+        operands = [any_tensor(rng, np.uint8, shape), any_scale(rng, (), -4, -2), any_zero(rng, np.uint8)]
+        operands += [np.array(1 / 256, F32), np.array(0, np.uint8)]
+        check_node("QLinearSoftmax", operands, domain=MS, attributes={"opset": opset})
+
+
 def test_concat():
     rng = np.random.default_rng(6)
     for case in range(60):

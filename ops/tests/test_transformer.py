@@ -13,6 +13,8 @@ MASKS = {
     "keys": np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], np.int32),
     "pairs": RNG.integers(0, 2, (B, S, S)).astype(np.int32) | np.eye(S, dtype=np.int32),
     "lengths": np.array([3, 5], np.int32),
+    "ends and starts": np.array([4, 5, 1, 0], np.int32),
+    "lengths and sums": np.array([3, 5, 0, 3, 8, 0, 3, 8], np.int32),
 }
 
 
@@ -53,7 +55,7 @@ def test_qattention(mask, kind):
     same("QAttention", operands, {}, constants=(1, 2, 3, 4, 6, 7))
 
 
-@pytest.mark.parametrize("mask", ["none", "keys", "lengths"])
+@pytest.mark.parametrize("mask", ["none", "keys", "lengths", "lengths and sums"])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_multi_head_attention(mask, causal):
     q, k, v = f(B, S, D), f(B, S, D), f(B, S, 6)
@@ -69,6 +71,29 @@ def test_multi_head_attention_of_other_lengths():
     past = [f(B, N, 4, D // N), f(B, N, 4, D // N)]
     new = [f(B, S, D), f(B, S, D), f(B, S, D)]
     same("MultiHeadAttention", [*new, None, None, None, *past], {}, outputs=3)
+
+
+def test_scores_of_multi_head_attention():
+    """The fourth result holds the scores as the softmax sees them."""
+    q, k, v, bias = f(B, S, D), f(B, S, D), f(B, S, D), f(B, N, S, S)
+    attributes = {"num_heads": N, "mask_filter_value": -50.0}
+    operands = [q, k, v, None, MASKS["lengths"], bias]
+    scores = run_tessera("MultiHeadAttention", operands, domain=MS, attributes=attributes, outputs=4)[3]
+    heads = [x.reshape(B, S, N, D // N).transpose(0, 2, 1, 3) for x in (q, k)]
+    hidden = np.arange(S) >= MASKS["lengths"].reshape(B, 1, 1, 1)
+    expected = heads[0] @ heads[1].transpose(0, 1, 3, 2) / np.sqrt(D // N) + np.where(hidden, -50, 0) + bias
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_present_of_two_sizes():
+    operands, sizes = [f(B, S, D), f(D, 2 * D + 6), f(2 * D + 6)], [D, D, 6]
+    attributes = {"num_heads": N, "qkv_hidden_sizes": sizes}
+    check_rejected("Attention", operands, match="differ in size: 12 and 6", domain=MS, attributes=attributes, outputs=2)
+
+
+def test_mask_of_another_length():
+    operands = [f(B, S, D), f(D, 3 * D), f(3 * D), np.array([1, 2, 3], np.int32)]
+    check_rejected("Attention", operands, match="one, two or three", domain=MS, attributes={"num_heads": N})
 
 
 @pytest.mark.parametrize("bits", [4, 8])

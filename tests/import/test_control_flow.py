@@ -149,6 +149,25 @@ def test_model(nn, name, opset, optimise):
             compare(expected, result[output], f"{name}.{output}", 1e-6)
 
 
+@pytest.mark.parametrize("optimise", [False, True])
+def test_loop_of_a_count_alone(nn, optimise):
+    """The name of the condition is empty, and nothing is carried."""
+    inner = parser.parse_graph("""b (int64 i, bool go) => (bool more, float[N] seen) {
+        more = Identity (go)
+        f = Cast <to = 1> (i)
+        seen = Mul (x, f)
+    }""")
+    node = onnx.helper.make_node("Loop", ["n", ""], ["y"], body=inner)
+    types = [onnx.helper.make_tensor_value_info(*port) for port in [("n", 7, []), ("x", 1, ["N"]), ("y", 1, None)]]
+    graph = onnx.helper.make_graph([node], "m", types[:2], types[2:])
+    model = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for count in (0, 3):
+        feeds = dict(n=np.array(count), x=X)
+        result = nn.run_reference(model.SerializeToString(), feeds, optimise=optimise)
+        compare(session.run(None, feeds)[0], result["y"], "y")
+
+
 def test_branch_that_makes_no_sense(nn):
     """A condition known after inference picks the branch; the other one may not fit the shapes at hand."""
     model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float[M, N] y) {

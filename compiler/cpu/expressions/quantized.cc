@@ -340,7 +340,7 @@ void qlinear_softmax(Operator& o, bool fixed_shift) {
   const DType dtype = o.in(0).dtype;
   require(is_8bit(dtype));
   const bool flattens = o.node.get_int("opset", 13) < 13;
-  const auto axis = ops::axis_attribute(o.node, flattens ? 1 : -1, shape);
+  const auto axis = ops::axis_attribute(o.node, -1, shape);
   const Lines lines(shape, axis, flattens);
   const Tensor x = o.graph.reshape(o.in(0), lines.shape);
   // exp over the 256 distances from the maximum, scaled up so far that the sum of a line still fits a float, and down

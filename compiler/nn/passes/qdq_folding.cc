@@ -239,7 +239,10 @@ class Grouping : public BlockEditor {
       if (op.getVersion() < 10) attributes.erase("ceil_mode");
     }
     if (op.is("Softmax") && constant_value(scale_of(x)) && !(scale_value(x) > 0)) return false;
-    if (op.is("Softmax")) attributes["opset"] = int64_t{op.getVersion() >= 13 ? 13 : op.getVersion() >= 11 ? 11 : 1};
+    if (op.is("Softmax")) {
+      attributes["opset"] = int64_t{op.getVersion() >= 13 ? 13 : op.getVersion() >= 11 ? 11 : 1};
+      attributes.try_emplace("axis", int64_t{op.getVersion() >= 13 ? -1 : 1});  // that of QLinearSoftmax is -1
+    }
     place(group);
     llvm::SmallVector<mlir::Value> operands;
     append_triple(operands, x);

@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from .attention import masks_to_sums
 from .errors import argument, error, model_error, refusal
 from .forms.contrib import spell_out, weights_to_float
+from .forms.fused import PRODUCTS as FUSED_PRODUCTS
 from .forms.loop_states import fixed_states_to_reads
 from .forms.opsets import Constants, by_definition, convert_opset, lower_opset, plain_casts, raise_opset
 from .forms.recurrent import cells_to_products, is_cell, steps_first
@@ -84,7 +85,7 @@ def refuse_unfit(model, products):
                 "it is, or give the float model that it was made of"
             )
     nodes = [node for graph in graphs_of(model.graph) for node in graph.node]
-    if not any(node.op_type in products or is_cell(node) for node in nodes):
+    if not any(node.op_type in (*products, *FUSED_PRODUCTS) or is_cell(node) for node in nodes):
         raise argument(
             "the model has no Conv, MatMul, Gemm or other product, so nothing of it gains from the NPU; run it as it is"
         )

@@ -4,6 +4,7 @@ float model. Out: the same model, in which
 
 - weights that are stored in blocks (MatMulNBits, DequantizeLinear of constants) are float constants,
 - GroupQueryAttention is products, a softmax and the Concat that extends its cache,
+- what ONNX Runtime's optimiser for transformers fuses is in single operators again (fused.py),
 - RotaryEmbedding and the normalisations of sums (SkipLayerNormalization and its simplified form) are spelled out, and
   so is a LayerNormalization in an opset that does not have it, as ONNX Runtime's optimiser writes it.
 
@@ -14,9 +15,11 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from ..graph import Graph, attribute, is_onnx, names_of, opset_of
+from . import fused
 
 DOMAIN = "com.microsoft"
 HIDDEN = -10000.0  # what is added to the score of a position that is not to be seen
+FUSED = 13  # the opset whose Unsqueeze and ReduceSum the nodes for fused operators have
 LAYER_NORMALIZATION = 17  # the opset that has it; ONNX Runtime takes and writes it in any
 
 
@@ -453,6 +456,11 @@ def _spell_out_known(model, graph):
             return _norm(node, graph, write, opset_of(model))
         if is_contrib(node, "RotaryEmbedding"):
             return _rotary_alone(node, graph, write, rotary)
+        if node.domain == DOMAIN and fused.is_fused(node) and opset_of(model) >= FUSED:
+            made = fused.single(node, graph, write, _normalised, opset_of(model))
+            if isinstance(made, str) and node.op_type in fused.ATTENTIONS:
+                unserved.append(f"node '{node.name or node.output[0]}' ({node.op_type}) stays in float: {made}")
+            return None if isinstance(made, str) else made
         if not is_contrib(node, "GroupQueryAttention"):
             return None
         obstacle = attention.obstacle(node)
