@@ -33,7 +33,7 @@ TOOLS = ("yosys", "verilator", "verilator_bin", "python3")
 VARIABLES = re.compile(r"(TESSERA|GTEST)_")
 DOCUMENT = re.compile(r"\.md\b|README|^docs(/|$)")
 # Beside the project: models and data of others, which tests read where they stand.
-BESIDE = "../shared"
+BESIDE = ("../shared/models", "../shared/data")
 
 
 def digest(*parts):
@@ -121,7 +121,7 @@ class Passed:
         packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions())
         commands = [pathlib.Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]
         own = [folder for folder in commands if not folder.is_relative_to(self.root)]
-        beside = sorted((self.root / BESIDE).rglob("*"))
+        beside = sorted(path for folder in BESIDE for path in (self.root / folder).rglob("*"))
         return packages, *([stamp(path) for path in paths if path.exists()] for paths in (own, beside))
 
     @functools.cached_property
