@@ -91,10 +91,11 @@ std::optional<Expansion> expand_causal_conv(const Node& node, const Types& input
 }
 
 /// Inputs: x, positions [3,B,S] (time, height, width), tables of cosines and sines [M,H/2]. Each column of a table is
-/// read at the position of the axis that it belongs to.
+/// read at the position of the axis that it belongs to. What is turned is multiplied by the attribute `scale`.
 std::optional<Expansion> expand_rotary(const Node& node, const Types& inputs) {
   const std::vector<int64_t> sections = node.get_ints("mrope_section");
   const int64_t half = extent(inputs[2], 1), layout = node.get_int("mrope_layout", 0);
+  const float scale = node.get_float("scale", 1.0f);
   if (half < 0 || !inputs[0].ranked) return std::nullopt;
   if (sections.size() != 3 || *std::min_element(sections.begin(), sections.end()) < 0 ||
       sections[0] + sections[1] + sections[2] != half)
@@ -122,7 +123,9 @@ std::optional<Expansion> expand_rotary(const Node& node, const Types& inputs) {
       rows.push_back(e.step("Gather", {e.input(table), positions}, {{"axis", int64_t{0}}}));
     }
     const Operand height = e.step("Where", {belongs(1), rows[1], rows[0]});
-    return e.step("Where", {belongs(2), rows[2], height});
+    const Operand all = e.step("Where", {belongs(2), rows[2], height});
+    if (scale == 1.0f) return all;
+    return e.step("Mul", {all, Expander::constant(kernel::narrow(Tensor::scalar_f32(scale), inputs[table].dtype))});
   };
   Expander::Attributes attributes = {{"interleaved", node.get_int("interleaved", 0)}};
   const int64_t rotated = node.get_int("rotary_embedding_dim", 0);

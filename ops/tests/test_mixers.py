@@ -50,7 +50,14 @@ def test_rotary_of_three_axes(layout, interleaved, rank):
     attributes = {"mrope_section": [4, 2, 2], "mrope_layout": layout, "interleaved": interleaved}
     attributes |= {"num_heads": 3} if rank == 3 else {}
     check("MRotaryEmbedding", operands, attributes=attributes, **MS, **NEAR)
+    check("MRotaryEmbedding", operands, attributes={**attributes, "scale": 1.5}, **MS, **NEAR)
     check_rejected("MRotaryEmbedding", operands, match="8 columns", attributes={"mrope_section": [4, 2, 3]}, **MS)
+
+
+def test_rotary_scales_what_it_turns():
+    operands = [f(2, 3, 5, 16), RNG.integers(0, 9, (3, 2, 5)), f(9, 4), f(9, 4)]
+    attributes = {"mrope_section": [2, 1, 1], "rotary_embedding_dim": 8, "num_heads": 3, "scale": 0.5}
+    check("MRotaryEmbedding", operands, attributes=attributes, **MS, **NEAR)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
