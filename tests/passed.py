@@ -3,11 +3,11 @@
 Leaves: those that could end otherwise than when they last passed.
 
 A compiled test is known by a digest of its command, of the environment that it reads, of its program with the build's
-shared libraries, and of the files that it may open. A file of Python tests is known by a digest of itself, of
-everything in the project but other files of tests, of what the build has made, and of what is installed; documents
-count only where it or a helper that it names opens one. A file stands for each digest that has passed, in
-BUILD/tests/passed, and says how many tests there were. What this file does not know how to describe always runs.
-`./dev test --fresh` runs everything."""
+shared libraries, and of the files that it may open. A file of Python tests is known by a digest of itself and of the
+files of tests that it names, of everything else in the project, of what the build has made, and of what is installed;
+documents count only where one of these, or a helper that they name, opens one. A file stands for each digest that has
+passed, in BUILD/tests/passed, and says how many tests there were. What this file does not know how to describe always
+runs. `./dev test --fresh` runs everything."""
 
 import ast
 import functools
@@ -147,22 +147,46 @@ class Passed:
         texts = {name: (self.root / name).read_text() for name in names if (self.root / name).is_file()}
         return {pathlib.Path(name).stem for name, text in texts.items() if opens_documents(text)} - {"conftest"}
 
-    def key_of_file(self, name):
-        """The digest of a file of Python tests; None outside of a repository."""
-        path = self.root / name
-        if not self.sources or not path.is_file():
-            return None
-        text = path.read_text()
-        others, documents = self.project
-        reads = opens_documents(text) or not self.readers.isdisjoint(re.findall(r"\w+", text))
-        return digest(name, self.env, self.content(path), others, documents if reads else "")
+    @functools.cached_property
+    def tests(self):
+        """By module the files of Python tests, which others may name: they take functions of each other."""
+        found = {}
+        for name in filter(of_tests, self.sources):
+            found.setdefault(pathlib.Path(name).stem, []).append(name)
+        return found
 
-    def python(self, folders, fresh=False):
+    def words(self, name):
+        path = self.root / name
+        return set(re.findall(r"\w+", path.read_text())) if path.is_file() else set()
+
+    def with_named(self, name):
+        """A file of Python tests and those that it names, and so on."""
+        found, left = set(), [name]
+        while left:
+            one = left.pop()
+            if one not in found:
+                found.add(one)
+                left += [other for word in self.words(one) & self.tests.keys() for other in self.tests[word]]
+        return sorted(found)
+
+    def key_of_file(self, name, copies=False):
+        """The digest of a file of Python tests; None outside of a repository. `copies`: it copies or reads the sources,
+        all tests among them."""
+        if not self.sources or not (self.root / name).is_file():
+            return None
+        named = filter(of_tests, self.sources) if copies else self.with_named(name)
+        files = [one for one in named if (self.root / one).is_file()]
+        others, documents = self.project
+        reads = any(opens_documents((self.root / one).read_text()) or self.words(one) & self.readers for one in files)
+        contents = [(one, self.content(self.root / one)) for one in files]
+        return digest(name, self.env, contents, others, documents if reads else "")
+
+    def python(self, folders, fresh=False, copies=False):
         """Of the files of Python tests in these folders: digests of those that could end otherwise than when they last
         passed, and how many tests the others have."""
         inside = tuple(f"{folder}/" for folder in folders)
         names = [name for name in self.sources if of_tests(name) and name.startswith(inside)]
-        keys = {name: self.key_of_file(name) for name in names}
+        keys = {name: self.key_of_file(name, copies) for name in names}
         old = {name: 0 if fresh else self.count(key) for name, key in keys.items()}
         return {name: key for name, key in keys.items() if not old[name]}, {
             n: count for n, count in old.items() if count

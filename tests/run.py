@@ -126,7 +126,7 @@ def pytest_stage(arguments, **keywords):
 
 def python_stage(build, folders, options, memory):
     """All files of Python tests in these folders that could end otherwise than when they last passed."""
-    wanted, unchanged = memory.python(folders, options.fresh)
+    wanted, unchanged = memory.python(folders, options.fresh, copies=folders != rooms.PYTHON[0])
     report = build / "tests" / "pytest.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of a few operators, compiled twice: into machine code and as library kernels."""
+"""Models of one operator or a few, compiled twice: into machine code and as library kernels. That the first really was
+compiled is read from the size of the artifact's CPU code."""
 
 import numpy as np
 import onnx
@@ -9,6 +10,37 @@ from onnx import helper, numpy_helper
 import tessera
 
 MS = "com.microsoft"
+# Floats at which conversions, rounding and functions part.
+HARD = np.array(
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        2.5,
+        -2.5,
+        1.5,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-40,
+        -1e-40,
+        3e38,
+        -3e38,
+        88.8,
+        -88.8,
+        2147483648.0,
+        -2147483648.0,
+        4294967296.0,
+        1e19,
+        127.5,
+        255.5,
+        -0.49999997,
+    ],
+    np.float32,
+)
+SHAPES = [(7,), (2, 3, 35), (1,), (), (3, 64)]
 
 
 class Model:
@@ -93,3 +125,23 @@ def floats(*shape, seed=0, dtype=np.float32, scale=2.0):
 def ints(*shape, seed=0, dtype=np.int32, low=-100, high=100):
     info = np.iinfo(dtype)
     return np.random.default_rng(seed).integers(max(low, info.min), min(high, info.max + 1), shape).astype(dtype)
+
+
+def one(
+    op,
+    arrays,
+    opset=17,
+    constants=(),
+    domain="",
+    oracle=True,
+    compiled=True,
+    results=1,
+    rtol=1e-5,
+    atol=1e-5,
+    **attributes,
+):
+    """A model of one node; arrays at positions in `constants` are constants, None is an absent operand."""
+    m = Model(opset)
+    operands = [None if a is None else m.constant(a) if i in constants else m.input(a) for i, a in enumerate(arrays)]
+    out = m.node(op, operands, results, domain, **attributes)
+    check(m, out, oracle, compiled, rtol, atol)

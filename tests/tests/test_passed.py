@@ -107,11 +107,13 @@ def test_only_what_ran_and_passed_counts_as_passed(tmp_path):
 
 @pytest.fixture
 def tested(project):
-    """The project with three files of Python tests, which have passed; one reads documents, one by its helper."""
+    """The project with files of Python tests, which have passed: one reads documents, one by its helper, one by another
+    file of tests, from which it takes a name."""
     for name, text in {
         "tests/test_sums.py": '"""What README.md says."""\n',
         "tests/test_pages.py": 'PAGE = "docs/page.md"\n',
         "tests/test_tables.py": "from tests import tables\n",
+        "tests/test_more.py": "from tests.test_pages import PAGE\n",
         "tests/tables.py": 'PAGE = "docs/page.md"\n',
     }.items():
         (project / name).parent.mkdir(exist_ok=True)
@@ -122,7 +124,7 @@ def tested(project):
     return project
 
 
-FILES = {"tests/test_sums.py", "tests/test_pages.py", "tests/test_tables.py"}
+FILES = {f"tests/test_{name}.py" for name in ("sums", "pages", "tables", "more")}
 
 
 def python(project, env=(), **options):
@@ -143,7 +145,8 @@ def test_files_of_python_tests_that_passed_do_not_run_again(tested):
     [
         ("tests/test_sums.py", {"tests/test_sums.py"}),
         ("tests/test_new.py", {"tests/test_new.py"}),
-        ("docs/page.md", {"tests/test_pages.py", "tests/test_tables.py"}),
+        ("tests/test_pages.py", {"tests/test_pages.py", "tests/test_more.py"}),
+        ("docs/page.md", {"tests/test_pages.py", "tests/test_tables.py", "tests/test_more.py"}),
         ("tests/tables.py", FILES),
         ("base/list.cc", FILES),
         ("build/lib/tessera/rtl/small.so", FILES),
@@ -153,6 +156,15 @@ def test_files_of_python_tests_that_passed_do_not_run_again(tested):
 def test_what_changes_runs_the_files_that_may_read_it(tested, changed, runs):
     (tested / changed).write_text("VALUE = 1\n")
     assert python(tested) == runs
+
+
+def test_a_file_that_copies_the_sources_depends_on_all_tests(tested):
+    memory = passed.Passed(tested / "build", {}, tested)
+    for key in memory.python(["tests"], copies=True)[0].values():
+        memory.keep(key, 2)
+    assert python(tested, copies=True) == set()
+    (tested / "tests/test_sums.py").write_text("VALUE = 1\n")
+    assert python(tested, copies=True) == FILES
 
 
 def test_files_that_passed_are_those_without_a_failure(tmp_path):
