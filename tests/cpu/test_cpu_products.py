@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products and convolutions of floats as compiled CPU code: the bits of the operator library, ONNX Runtime's results."""
+"""Products and convolutions of floats as compiled CPU code: bits of the operator library, results of ONNX Runtime."""
 
 import numpy as np
 import pytest
