@@ -63,9 +63,12 @@ int64_t predicted_cycles(const Program& program) {
 
 namespace {
 
+/// Whether schedules are polished by the whole stream: always, never, or in a long stream, which is compiled once.
+enum class Polish { kYes, kNo, kIfLong };
+
 /// The program for a machine by schedules that are looked for on `planned`, a machine with the same memories.
 Program compiled(const Graph& graph, const isa::MachineConfig& config, const Options& options,
-                 const isa::MachineConfig& planned) {
+                 const isa::MachineConfig& planned, Polish polish) {
   Program program;
   Planner planner(graph, planned, options);
   StepTimes* const times = options.times.get();
@@ -77,6 +80,8 @@ Program compiled(const Graph& graph, const isa::MachineConfig& config, const Opt
   if (plan.arena_bytes > (uint64_t{1} << 36))
     throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
   timed(times, "schedules between neighbours", [&] { planner.settle(units, plan); });
+  if (polish == Polish::kYes || (polish == Polish::kIfLong && !planner.is_short()))
+    timed(times, "schedules by the whole stream", [&] { planner.polish(units, plan); });
 
   Emitter lowered(config, options, options.blank_weights ? WeightBytes::kBlank : WeightBytes::kPacked);
   for (const Operation& operation : graph.operations) {
@@ -142,6 +147,32 @@ bool has_pairs(const Graph& graph) {
 /// Whether the unit is a chain with a product between its first and its last operation.
 bool has_product_between(const Unit& unit) { return unit.chain && schedule::product_between(unit.chain->nests); }
 
+/// The program by the schedules that are looked for on this machine, or on one without pairs. Of a short stream both
+/// are compared before one of them is polished, which takes longer than the rest.
+Program compiled_one(const Graph& graph, const isa::MachineConfig& config, const Options& given_options, bool polish) {
+  Options options = given_options;
+  if (options.memo == nullptr) options.memo = std::make_shared<SearchMemo>();  // of both plans
+  const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
+  if (config.raster_pairs == 0 || given || options.judge != Options().judge || !has_pairs(graph))
+    return compiled(graph, config, options, config, polish ? Polish::kYes : Polish::kNo);
+  SearchLog log = options.search_log != nullptr ? *options.search_log : SearchLog();
+  Program program = compiled(graph, config, options, config, polish ? Polish::kIfLong : Polish::kNo);
+  if (static_cast<int64_t>(program.instructions.size()) > kAsCompiled) return program;
+  // Of a short stream the cuts into chains hang by a few cycles, and what is best alone need not be best together. What
+  // would be taken for a machine without pairs is another good cut, and on this machine it takes no cycle more.
+  isa::MachineConfig without = config;
+  without.raster_pairs = 0;
+  Options again = options;
+  again.replays = nullptr;
+  again.search_log = nullptr;
+  Program other = compiled(graph, config, again, without, Polish::kNo);
+  const bool better = predicted_cycles(other) < predicted_cycles(program);
+  if (!polish) return better ? other : program;
+  again.search_log = options.search_log;
+  if (options.search_log != nullptr) *options.search_log = std::move(log);
+  return compiled(graph, config, better ? again : options, better ? without : config, Polish::kYes);
+}
+
 }  // namespace
 
 Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
@@ -159,26 +190,8 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   return compile_one(placed, config, shared);
 }
 
-Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& given_options) {
-  Options options = given_options;
-  if (options.memo == nullptr) options.memo = std::make_shared<SearchMemo>();  // of both plans
-  SearchLog log = options.search_log != nullptr ? *options.search_log : SearchLog();
-  Program program = compiled(graph, config, options, config);
-  const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
-  if (config.raster_pairs == 0 || given || options.judge != Options().judge || !has_pairs(graph) ||
-      static_cast<int64_t>(program.instructions.size()) > kAsCompiled)
-    return program;
-  // Of a short stream the cuts into chains hang by a few cycles, and what is best alone need not be best together. What
-  // would be taken for a machine without pairs is another good cut, and on this machine it takes no cycle more.
-  isa::MachineConfig without = config;
-  without.raster_pairs = 0;
-  Options again = options;
-  again.replays = nullptr;
-  if (options.search_log != nullptr) again.search_log = &log;
-  Program other = compiled(graph, config, again, without);
-  if (predicted_cycles(other) >= predicted_cycles(program)) return program;
-  if (options.search_log != nullptr) *options.search_log = std::move(log);
-  return other;
+Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
+  return compiled_one(graph, config, options, true);
 }
 
 void place_chains(Graph& graph, const isa::MachineConfig& config, const Options& given_options) {
@@ -216,7 +229,7 @@ void place_chains(Graph& graph, const isa::MachineConfig& config, const Options&
   const auto cycles = [&](const std::vector<Scope>& of, Options compiling) {
     place(of);
     compiling.search_log = nullptr;
-    return predicted_cycles(compile_one(graph, config, compiling));
+    return predicted_cycles(compiled_one(graph, config, compiling, false));
   };
   if (cycles(others, options) >= cycles(scopes, options)) return place(scopes);
   place(others);

@@ -205,6 +205,7 @@ std::vector<Placed> Workbench::chosen() const {
   std::vector<Unit> units = planner.run();
   const MemoryPlan plan = place_units(units, graph_, config_, options_);
   planner.settle(units, plan);
+  planner.polish(units, plan);
   std::vector<Placed> result;
   for (const Unit& unit : units)
     result.push_back(

@@ -144,6 +144,7 @@ class Chip {
     for (Core& core : cores_) {
       move_units(core.units, core.graph, plan_.placements, config_, options_);
       core.planner->settle(core.units, plan_);
+      core.planner->polish(core.units, plan_);
     }
   }
 

@@ -96,8 +96,13 @@ class Planner {
 
   /// Takes for each unit in turn the candidate that does best between its neighbours, where tensors stand at their
   /// places: a replay by itself cannot see what the layer before leaves in the queues, nor what the next one must wait
-  /// for. Then those are looked at again whose neighbours have changed since.
+  /// for. Then those are looked at again whose neighbours have changed since. A short stream that the memo knows, or
+  /// that will be known, is settled once.
   void settle(std::vector<Unit>& units, const MemoryPlan& plan);
+
+  /// Behind settle(): settles by the whole stream the last unit that the bus bounds, as its fetches are decided far
+  /// before it and nothing behind it hides them; in a stream of few instructions every unit.
+  void polish(std::vector<Unit>& units, const MemoryPlan& plan);
 
   /// Whether the stream of what run() chose has few instructions.
   bool is_short() const { return short_; }
@@ -205,9 +210,8 @@ class Planner {
   /// Settles one unit; whether another choice was made.
   bool settle_at(std::vector<Unit>& units, size_t u, Look look);
   bool settle_by(Unit& unit, const Costs& cost, Look look);
-  /// Settles by the whole stream the last unit that the bus bounds, as its fetches are decided far before it and
-  /// nothing behind it hides them; in a stream of few instructions every unit.
-  void polish(std::vector<Unit>& units, const MemoryPlan& plan);
+  /// What settle() depends on of units, and of what they may take instead, as text.
+  std::string settled_key(const std::vector<Unit>& units) const;
   /// Whether a unit's transfers take longer than its products.
   bool bound_by_bus(const Unit& unit) const;
   /// Settles again the neighbours of those that have changed, and keeps that if the whole stream does better with it.

@@ -36,6 +36,16 @@ struct Found {
   schedule::InputLayout layout;  // of a chain's first input
 };
 
+/// What was chosen for a unit between its neighbours, and how its candidates did there.
+struct Settled {
+  std::vector<schedule::Schedule> schedules;
+  std::optional<schedule::ChainPlan> plan;
+  size_t candidate = 0;
+  std::vector<SearchLog::Candidate> candidates;
+  std::vector<Choice<schedule::Schedule>> others;
+  std::vector<Choice<schedule::ChainPlan>> plans;
+};
+
 /// For one machine and one set of options: what was found for others is not found here.
 class SearchMemo {
  public:
@@ -44,6 +54,7 @@ class SearchMemo {
 
   std::map<std::string, Found<schedule::Schedule>> tasks;
   std::map<std::string, std::optional<Found<schedule::ChainPlan>>> chains;  // nothing: there is no plan
+  std::map<std::string, std::vector<Settled>> settled;                      // units behind each other at their places
 
  private:
   std::string bound_;

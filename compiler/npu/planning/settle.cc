@@ -29,14 +29,6 @@ constexpr int64_t kFewBorders = 3000;
 constexpr int64_t kFew = 400;
 constexpr double kNearWhole = 1.03;
 
-/// What was chosen for a unit, and how its candidates did.
-struct Choices {
-  std::vector<Schedule> schedules;
-  std::optional<ChainPlan> plan;
-  size_t candidate = 0;
-  std::vector<SearchLog::Candidate> candidates;
-};
-
 /// Units of a range; one that has the `other`'s operations is replaced by it.
 std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, size_t end,
                                  const Unit* other = nullptr) {
@@ -44,6 +36,30 @@ std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, s
   for (size_t u = first; u < std::min(units.size(), end); ++u)
     result.push_back(other != nullptr && units[u].first == other->first ? other : &units[u]);
   return result;
+}
+
+/// What is chosen for units now.
+std::vector<Settled> choices_of(const std::vector<Unit>& units, const SearchLog& log) {
+  std::vector<Settled> all;
+  for (const Unit& unit : units) {
+    all.push_back(
+        {unit.schedules, std::nullopt, unit.candidate, log.pieces[unit.piece].candidates, unit.others, unit.plans});
+    if (unit.chain) all.back().plan = unit.chain->plan;
+  }
+  return all;
+}
+
+void take(std::vector<Settled> choices, std::vector<Unit>& units, SearchLog& log) {
+  for (size_t u = 0; u < units.size(); ++u) {
+    Unit& unit = units[u];
+    Settled& of = choices[u];
+    unit.schedules = std::move(of.schedules);
+    if (of.plan) unit.chain->plan = std::move(*of.plan);
+    unit.candidate = of.candidate;
+    unit.others = std::move(of.others);
+    unit.plans = std::move(of.plans);
+    log.pieces[unit.piece].candidates = std::move(of.candidates);
+  }
 }
 
 std::string choice_key(const Unit& unit) {
@@ -161,19 +177,25 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
     for (const size_t odd : {size_t{0}, size_t{1}})
       at_once(hands_.size(), (units.size() + 1 - odd) / 2,
               [&](size_t k, size_t) { settle_at(units, 2 * k + odd, Look::kFirst); });
-  } else {
-    std::vector<bool> changed(units.size() + 1, false);
-    for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u, Look::kFirst);
-    if (!long_) {
-      look_again(units, plan, changed);
-      polish(units, plan);
-    }
+    return;
   }
+  const std::string key = short_ ? settled_key(units) : "";
+  if (const auto known = memo_.settled.find(key); known != memo_.settled.end()) return take(known->second, units, log_);
+  std::vector<bool> changed(units.size() + 1, false);
+  for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u, Look::kFirst);
+  if (!long_) look_again(units, plan, changed);
+  if (short_) memo_.settled.emplace(key, choices_of(units, log_));
+}
+
+std::string Planner::settled_key(const std::vector<Unit>& units) const {
+  const std::vector<const Unit*> all = between(units, 0, units.size());
+  std::string key = std::to_string(config_.raster_pairs) + std::to_string(forwards()) + units_key(all) + places_of(all);
   for (const Unit& unit : units) {
-    SearchLog::Piece& piece = log_.pieces[unit.piece];
-    if (const auto score = piece.candidates[unit.candidate].score_in_place)
-      piece.reason += "; the winner scores " + rounded(*score) + " between its neighbours";
+    key += "\n" + std::to_string(unit.candidate) + (given(unit.first) != nullptr ? " given" : "");
+    for (const auto& [plan, candidate] : unit.others) key += std::to_string(candidate) + plan_key(plan);
+    for (const auto& [plan, candidate] : unit.plans) key += std::to_string(candidate) + plan_key(plan);
   }
+  return key;
 }
 
 size_t Planner::in_front(const std::vector<Unit>& units, size_t u) const {
@@ -206,35 +228,33 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
   const bool any = std::count(changed.begin(), changed.end(), true) > 0;
   const std::optional<Cost> known = any ? whole(between(units, 0, units.size()), plan, kAsCompiled) : std::nullopt;
   if (!known) return;
-  std::vector<Choices> first;
-  for (const Unit& unit : units) {
-    first.push_back({unit.schedules, std::nullopt, unit.candidate, log_.pieces[unit.piece].candidates});
-    if (unit.chain) first.back().plan = unit.chain->plan;
-  }
+  std::vector<Settled> first = choices_of(units, log_);
   for (size_t u = 0; u < units.size(); ++u)
     changed[u] = (changed[u + 1] || (u > 0 && changed[u - 1])) && settle_at(units, u, Look::kAgain);
   const Cost now = finished(between(units, 0, units.size()), plan, kAsCompiled).value();
   if (now.cycles <= known->cycles && goal_.score(now, config_) < goal_.score(*known, config_)) return;
-  for (size_t u = 0; u < units.size(); ++u) {
-    Unit& unit = units[u];
-    unit.schedules = std::move(first[u].schedules);
-    if (first[u].plan) unit.chain->plan = std::move(*first[u].plan);
-    unit.candidate = first[u].candidate;
-    log_.pieces[unit.piece].candidates = std::move(first[u].candidates);
-  }
+  take(std::move(first), units, log_);
 }
 
 void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
-  if (!replays()) return;
-  const auto settled = [&](Unit& unit, Look look) {
-    settle_by(
-        unit, [&](const Unit& other) { return whole(between(units, 0, units.size(), &other), plan, kReplayed); }, look);
-  };
-  const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
-  if (pushed(units, kFew) <= kFew) {
-    for (Unit& unit : units) settled(unit, Look::kEach);
-  } else if (last != units.rend()) {
-    settled(*last, Look::kWhole);
+  if (replays() && !long_ && !alternate_) {
+    const auto settled = [&](Unit& unit, Look look) {
+      const auto cost = [&](const Unit& other) {
+        return whole(between(units, 0, units.size(), &other), plan, kReplayed);
+      };
+      settle_by(unit, cost, look);
+    };
+    const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
+    if (pushed(units, kFew) <= kFew) {
+      for (Unit& unit : units) settled(unit, Look::kEach);
+    } else if (last != units.rend()) {
+      settled(*last, Look::kWhole);
+    }
+  }
+  for (const Unit& unit : units) {
+    SearchLog::Piece& piece = log_.pieces[unit.piece];
+    if (const auto score = piece.candidates[unit.candidate].score_in_place)
+      piece.reason += "; the winner scores " + rounded(*score) + " between its neighbours";
   }
 }
 
