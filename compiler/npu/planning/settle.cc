@@ -26,7 +26,7 @@ constexpr int64_t kFewBorders = 3000;
 
 /// Instructions up to which every unit of a stream is judged by the whole stream, with candidates whose score between
 /// the neighbours was so many times the best one's.
-constexpr int64_t kFew = 400;
+constexpr int64_t kFew = 700;
 constexpr double kNearWhole = 1.03;
 
 /// Units of a range; one that has the `other`'s operations is replaced by it.
