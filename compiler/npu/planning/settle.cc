@@ -25,8 +25,8 @@ constexpr double kNear = 1.01;
 constexpr int64_t kFewBorders = 3000;
 
 /// Instructions up to which every unit of a stream is judged by the whole stream, with candidates whose score between
-/// the neighbours was so many times the best one's.
-constexpr int64_t kFew = 700;
+/// the neighbours was so many times the best one's. What a core of a chip does alone tells less of what it takes there.
+constexpr int64_t kFew = 700, kFewOfAChip = 400;
 constexpr double kNearWhole = 1.03;
 
 /// Units of a range; one that has the `other`'s operations is replaced by it.
@@ -245,7 +245,8 @@ void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
       settle_by(unit, cost, look);
     };
     const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
-    if (pushed(units, kFew) <= kFew) {
+    const int64_t few = config_.cores > 1 ? kFewOfAChip : kFew;
+    if (pushed(units, few) <= few) {
       for (Unit& unit : units) settled(unit, Look::kEach);
     } else if (last != units.rend()) {
       settled(*last, Look::kWhole);
