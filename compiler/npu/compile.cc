@@ -63,12 +63,13 @@ int64_t predicted_cycles(const Program& program) {
 
 namespace {
 
-/// Whether schedules are polished by the whole stream: always, never, or in a long stream, which is compiled once.
-enum class Polish { kYes, kNo, kIfLong };
+/// Instructions up to which a program is polished before it is compared with others, as that takes next to no time.
+constexpr int64_t kTiny = 100;
 
-/// The program for a machine by schedules that are looked for on `planned`, a machine with the same memories.
+/// The program for a machine by schedules that are looked for on `planned`, a machine with the same memories. `polish`:
+/// a short stream, too, is polished now; a long one is compiled once.
 Program compiled(const Graph& graph, const isa::MachineConfig& config, const Options& options,
-                 const isa::MachineConfig& planned, Polish polish) {
+                 const isa::MachineConfig& planned, bool polish) {
   Program program;
   Planner planner(graph, planned, options);
   StepTimes* const times = options.times.get();
@@ -80,7 +81,7 @@ Program compiled(const Graph& graph, const isa::MachineConfig& config, const Opt
   if (plan.arena_bytes > (uint64_t{1} << 36))
     throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
   timed(times, "schedules between neighbours", [&] { planner.settle(units, plan); });
-  if (polish == Polish::kYes || (polish == Polish::kIfLong && !planner.is_short()))
+  if (polish || !planner.is_short() || planner.pushed(units, kTiny) <= kTiny)
     timed(times, "schedules by the whole stream", [&] { planner.polish(units, plan); });
 
   Emitter lowered(config, options, options.blank_weights ? WeightBytes::kBlank : WeightBytes::kPacked);
@@ -154,9 +155,9 @@ Program compiled_one(const Graph& graph, const isa::MachineConfig& config, const
   if (options.memo == nullptr) options.memo = std::make_shared<SearchMemo>();  // of both plans
   const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
   if (config.raster_pairs == 0 || given || options.judge != Options().judge || !has_pairs(graph))
-    return compiled(graph, config, options, config, polish ? Polish::kYes : Polish::kNo);
+    return compiled(graph, config, options, config, polish);
   SearchLog log = options.search_log != nullptr ? *options.search_log : SearchLog();
-  Program program = compiled(graph, config, options, config, polish ? Polish::kIfLong : Polish::kNo);
+  Program program = compiled(graph, config, options, config, false);
   if (static_cast<int64_t>(program.instructions.size()) > kAsCompiled) return program;
   // Of a short stream the cuts into chains hang by a few cycles, and what is best alone need not be best together. What
   // would be taken for a machine without pairs is another good cut, and on this machine it takes no cycle more.
@@ -165,12 +166,12 @@ Program compiled_one(const Graph& graph, const isa::MachineConfig& config, const
   Options again = options;
   again.replays = nullptr;
   again.search_log = nullptr;
-  Program other = compiled(graph, config, again, without, Polish::kNo);
+  Program other = compiled(graph, config, again, without, false);
   const bool better = predicted_cycles(other) < predicted_cycles(program);
   if (!polish) return better ? other : program;
   again.search_log = options.search_log;
   if (options.search_log != nullptr) *options.search_log = std::move(log);
-  return compiled(graph, config, better ? again : options, better ? without : config, Polish::kYes);
+  return compiled(graph, config, better ? again : options, better ? without : config, true);
 }
 
 }  // namespace

@@ -106,6 +106,8 @@ class Planner {
 
   /// Whether the stream of what run() chose has few instructions.
   bool is_short() const { return short_; }
+  /// Instructions of all units, counted no further than to the first unit with which they are more than `most`.
+  int64_t pushed(const std::vector<Unit>& units, int64_t most) const;
   /// Whether the judge looks at finished instructions.
   bool replays() const { return hands_.front().judge->reads_streams(); }
 
@@ -241,8 +243,6 @@ class Planner {
   ArenaBytes read_elsewhere(const std::vector<const Unit*>& units) const;
   /// Where the tensors stand that the units read and write.
   std::string places_of(const std::vector<const Unit*>& units) const;
-  /// Instructions of all units, counted no further than to the first unit with which they are more than `most`.
-  int64_t pushed(const std::vector<Unit>& units, int64_t most) const;
   /// Tries the other candidates in place of the unit's own.
   template <typename Plan, typename Of>
   void pick(Unit& unit, Of&& plan_of, std::vector<Choice<Plan>>& others, const Costs& cost, Look look);
