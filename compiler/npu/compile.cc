@@ -2,6 +2,7 @@
 // The generator's main line: check, plan how each operation is run, place tensors, lower, then synchronise the whole
 // stream and let the ISA's own checker judge it.
 #include <algorithm>
+#include <exception>
 #include <optional>
 
 #include "base/error.h"
@@ -145,30 +146,47 @@ bool has_pairs(const Graph& graph) {
   });
 }
 
+isa::MachineConfig without_pairs(isa::MachineConfig config) {
+  config.raster_pairs = 0;
+  return config;
+}
+
 /// Whether the unit is a chain with a product between its first and its last operation.
 bool has_product_between(const Unit& unit) { return unit.chain && schedule::product_between(unit.chain->nests); }
 
 /// The program by the schedules that are looked for on this machine, or on one without pairs. Of a short stream both
-/// are compared before one of them is polished, which takes longer than the rest.
+/// are compared before one of them is polished, which takes longer than the rest. Given schedules may be of either.
 Program compiled_one(const Graph& graph, const isa::MachineConfig& config, const Options& given_options, bool polish) {
   Options options = given_options;
   if (options.memo == nullptr) options.memo = std::make_shared<SearchMemo>();  // of both plans
-  const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
-  if (config.raster_pairs == 0 || given || options.judge != Options().judge || !has_pairs(graph))
+  if (config.raster_pairs == 0 || options.judge != Options().judge || !has_pairs(graph))
     return compiled(graph, config, options, config, polish);
+  const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
   SearchLog log = options.search_log != nullptr ? *options.search_log : SearchLog();
-  Program program = compiled(graph, config, options, config, false);
-  if (static_cast<int64_t>(program.instructions.size()) > kAsCompiled) return program;
+  std::optional<Program> program;
+  std::exception_ptr refused;
+  try {
+    program = compiled(graph, config, options, config, false);
+  } catch (const Error&) {
+    if (!given) throw;
+    refused = std::current_exception();
+  }
+  if (program && static_cast<int64_t>(program->instructions.size()) > kAsCompiled) return std::move(*program);
   // Of a short stream the cuts into chains hang by a few cycles, and what is best alone need not be best together. What
   // would be taken for a machine without pairs is another good cut, and on this machine it takes no cycle more.
-  isa::MachineConfig without = config;
-  without.raster_pairs = 0;
+  const isa::MachineConfig without = without_pairs(config);
   Options again = options;
   again.replays = nullptr;
   again.search_log = nullptr;
-  Program other = compiled(graph, config, again, without, false);
-  const bool better = predicted_cycles(other) < predicted_cycles(program);
-  if (!polish) return better ? other : program;
+  std::optional<Program> other;
+  try {
+    other = compiled(graph, config, again, without, false);
+  } catch (const Error&) {
+    if (refused) std::rethrow_exception(refused);
+    if (!given) throw;
+  }
+  const bool better = !program || (other && predicted_cycles(*other) < predicted_cycles(*program));
+  if (!polish) return std::move(better ? *other : *program);
   again.search_log = options.search_log;
   if (options.search_log != nullptr) *options.search_log = std::move(log);
   return compiled(graph, config, better ? again : options, better ? without : config, true);
@@ -217,6 +235,18 @@ void place_chains(Graph& graph, const isa::MachineConfig& config, const Options&
     for (size_t t = 0; t < scopes.size(); ++t) graph.tensors[t].scope = scopes[t];
   };
   SearchLog log = options.search_log != nullptr ? *options.search_log : SearchLog();
+  if (asked && config.raster_pairs > 0) {  // schedules may have been found on a machine without pairs
+    const isa::MachineConfig without = without_pairs(config);
+    try {
+      return place(placed(Planner(graph, config, options).run()));
+    } catch (const Error&) {
+      try {
+        return place(placed(Planner(graph, without, options).run()));
+      } catch (const Error&) {
+      }
+      throw;
+    }
+  }
   Planner planner(graph, config, options);
   const std::vector<Unit> units = planner.run();
   const std::vector<Scope> scopes = placed(units);
