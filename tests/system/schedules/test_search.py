@@ -96,8 +96,8 @@ def test_models_and_searchers_come_by_name(command, tmp_path):
 @pytest.mark.parametrize("memory", [{"dram_latency": 20}, {"dram_latency": 700}, {"dram_bandwidth": 2}], ids=str)
 @pytest.mark.parametrize("name", ["resnet8", "vww", "autoencoder"])
 def test_predictions_follow_the_memory(name, memory):
-    """Within 6.5 % of the timing model (Visual Wake Words at a latency of 700: 6.3 %); a prediction for the usual memory
-    would be wrong by more."""
+    """Within 6.5 % of the timing model (Visual Wake Words at a latency of 700: 6.3 %); a prediction for the usual
+    memory would be wrong by more."""
     data, feeds = networks.build(name)
 
     def run(**options):
