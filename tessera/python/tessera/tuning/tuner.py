@@ -106,11 +106,11 @@ class Tuner:
             for unit in self.state
         ]
         payloads = []
-        count = min(UNITS, len(self.state), left)
-        for number in range(count):
-            if not any(weights):
+        for _ in range(min(UNITS, len(self.state))):
+            finals = min(FINALS, left)
+            if not any(weights) or finals == 0:
                 break
-            finals = min(FINALS, left // count + (number < left % count))
+            left -= finals
             at = self.rng.choices(range(len(weights)), weights)[0]
             first, last = at, min(len(self.state), at + self.rng.randint(1, WIDTH))
             for taken in range(first, last):
@@ -249,8 +249,10 @@ class _Run:
         self.keep(tuners, default)
         try:
             pool = open_pool(self.workers, self.shared)
-        except (ValueError, ImportError, OSError) as error:
+        except (ValueError, ImportError) as error:
             raise errors.argument(str(error)) from None
+        except OSError as error:
+            raise errors.error("io", f"workers: {error}") from None
         with pool:
             number = fruitless = 0
             while self.trials < self.limit and fruitless < FRUITLESS:
@@ -342,11 +344,19 @@ class _Run:
         text = json.dumps([*self.key, BUILD, {**payload, "config": ""}], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def known_unit(self, key, payload):
+        """What the database has of a unit. Of one that may measure fewer schedules than usual, where the trials end,
+        these are the first ones of the unit that measured all."""
+        kept = self.database.unit(key)
+        if kept is None and payload["finals"] < FINALS:
+            kept = self.database.unit(self.digest({**payload, "finals": FINALS}))
+        return kept and {**kept, "trials": kept["trials"][: payload["finals"]]}
+
     def results(self, pool, payloads):
         """In the order of the payloads; those that the database has are not run again."""
         keys = [self.digest(payload) for payload in payloads]
         self.units += len(keys)
-        found = {key: self.database.unit(key) for key in keys}
+        found = {key: self.known_unit(key, payload) for key, payload in zip(keys, payloads)}
         missing = [(key, payload) for key, payload in zip(keys, payloads) if found[key] is None]
         self.known_units += len(keys) - len(missing)
         waiting = iter(missing)
