@@ -4,8 +4,7 @@
 import { Run } from "./report";
 import { State } from "./state";
 import { Box, Edge, place } from "./graph_layout";
-import { count, css, element, EXACTNESS_COLOURS, heat, layerColour, percent, PLACEMENT_COLOURS, short, Surface, Tooltip } from "./look";
-import { fit } from "./timeline";
+import { count, css, element, fit, fitted, EXACTNESS_COLOURS, heat, layerColour, percent, PLACEMENT_COLOURS, short, Surface, Tooltip } from "./look";
 
 const HEIGHT = 620;
 type Paint = "layer" | "placement" | "cycles" | "exactness";
@@ -264,9 +263,9 @@ export class GraphView {
     c.fillStyle = port ? css("--text") : "#10151c";
     c.textAlign = "center";
     c.font = "600 12px system-ui, sans-serif";
-    c.fillText(fit(box.label, box.width / 6.8), box.x, box.sub ? box.y - 3 : box.y + 4);
+    c.fillText(fitted(c, box.label, box.width - 12), box.x, box.sub ? box.y - 3 : box.y + 4);
     c.font = "10px system-ui, sans-serif";
-    if (box.sub) c.fillText(fit(box.sub, box.width / 5.4), box.x, box.y + 12);
+    if (box.sub) c.fillText(fitted(c, box.sub, box.width - 8), box.x, box.y + 12);
     c.textAlign = "start";
     c.font = "11px system-ui, sans-serif";
   }
