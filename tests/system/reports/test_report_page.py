@@ -407,7 +407,9 @@ def test_a_narrow_window_and_long_names(page, reports, command, tmp_path):
             page.shot(f"narrow-{view}")
         assert page.js("return document.documentElement.scrollWidth") <= 360
         assert page.js("return document.querySelector('header').getBoundingClientRect().bottom") <= 0
-        names = page.js("return [...document.querySelectorAll('#layers tbody tr')].map((tr) => tr.cells[1].textContent)")
+        names = page.js(
+            "return [...document.querySelectorAll('#layers tbody tr')].map((tr) => tr.cells[1].textContent)"
+        )
         assert names[0] == "layer 0" and names[1].startswith("backbone") and names[1].endswith("/conv_1")
         assert max(map(len, names)) <= 60 and page.complaints() == []
     finally:
