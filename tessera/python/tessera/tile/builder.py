@@ -21,6 +21,7 @@ from .tiles import Reference, Tile, as_box
 
 TYPES = {name: np.dtype(name) for name in ("int8", "uint8", "int32")}
 INT8 = (-128, 127)
+MOST_BYTES = 1 << 32  # of all tensors of a kernel
 
 
 def type_of(dtype):
@@ -62,6 +63,14 @@ class Statement:
         return f"{os.path.basename(self.file)}:{self.line}"
 
 
+def extents_of(shape, what):
+    """A shape as integers of Python."""
+    extents = tuple(integer_of(extent) for extent in shape)
+    if None in extents:
+        refuse(f"{what}: extents are integers, not {tuple(shape)}")
+    return extents
+
+
 class Builder(Events):
     """The first argument of a kernel. Its methods either allocate or add a statement; all raise KernelError, which
     names the line, where the machine has no such thing."""
@@ -82,12 +91,17 @@ class Builder(Events):
         dtype = type_of(dtype)
         if layout not in (None, *LAYOUTS):
             refuse(f"tensor '{name}': a layout is one of {', '.join(LAYOUTS)}, not {layout!r}")
-        shape = tuple(int(extent) for extent in shape)
+        shape = extents_of(shape, f"tensor '{name}'")
         if not shape or min(shape) < 1:
             refuse(f"tensor '{name}' has shape {shape}; a kernel's tensors have at least one axis and one element")
         row = shape[order_of(layout, len(shape))[-1]]
         padded = aligned(row, max(self.machine.block_in, self.machine.block_out)) if layout is None else row
         tensor = Tensor(name, dtype, shape, padded, int(fill) & 255, ARENA, self.arena, layout or "rows")
+        if self.arena + tensor.bytes > MOST_BYTES:
+            refuse(
+                f"tensor '{name}' takes {tensor.bytes:,} bytes behind {self.arena:,} of others; a kernel's tensors take "
+                f"{MOST_BYTES:,} bytes at most"
+            )
         self.arena = aligned(self.arena + tensor.bytes, 64)
         self.tensors.append(tensor)
         return tensor
@@ -144,6 +158,7 @@ class Builder(Events):
         return tile
 
     def _blocked(self, space, shape, dtype, lanes, rows, zero=0):
+        shape = extents_of(shape, f"a tile of {space}")
         if len(shape) < 2 or min(shape) < 1:
             refuse(f"a tile of {space} has at least two axes of at least one element, not {tuple(shape)}")
         dims = (*shape[:-2], -(-shape[-2] // rows), -(-shape[-1] // lanes))
