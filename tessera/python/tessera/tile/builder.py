@@ -71,6 +71,17 @@ def extents_of(shape, what):
     return extents
 
 
+def expect_integers(**numbers):
+    for name, value in numbers.items():
+        if integer_of(value) is None:
+            refuse(f"{name} is an integer, not {value!r}")
+
+
+def expect_table(table):
+    if not isinstance(table, Tile) or table.space != "table":
+        refuse("a table is what table() made of 256 integers")
+
+
 class Builder(Events):
     """The first argument of a kernel. Its methods either allocate or add a statement; all raise KernelError, which
     names the line, where the machine has no such thing."""
@@ -99,7 +110,7 @@ class Builder(Events):
         tensor = Tensor(name, dtype, shape, padded, int(fill) & 255, ARENA, self.arena, layout or "rows")
         if self.arena + tensor.bytes > MOST_BYTES:
             refuse(
-                f"tensor '{name}' takes {tensor.bytes:,} bytes behind {self.arena:,} of others; a kernel's tensors take "
+                f"tensor '{name}' takes {tensor.bytes:,} bytes behind {self.arena:,}; a kernel's tensors take "
                 f"{MOST_BYTES:,} bytes at most"
             )
         self.arena = aligned(self.arena + tensor.bytes, 64)
@@ -457,6 +468,7 @@ class Builder(Events):
         if src.tile.space != "acc":
             fields["src_unsigned"] = int(src.tile.unsigned)
         raw = dst.tile.space == "acc"
+        expect_integers(zero=zero, low=0 if low is None else low, high=0 if high is None else high)
         if params is not None:
             references["param"] = self._reference(params, ("param",), "params")
             fields["convert"] = 1
@@ -466,6 +478,7 @@ class Builder(Events):
             fields["high"] = bounds[1] - zero if high is None else high
             fields["out_zero"] = zero
         if table is not None:
+            expect_table(table)
             fields |= {"table_enable": 1, "table": table.first, "table_unsigned": int(table.unsigned)}
         if second is not None:
             references["second"] = second.reference
@@ -480,6 +493,8 @@ class Builder(Events):
         if bool(over) != (reduce is not None):
             refuse("a reduction has a name and axes: reduce='sum', over=[i]")
         if reduce is not None:
+            if reduce not in ("sum", "max") or not all(isinstance(axis, Axis) for axis in over):
+                refuse("a reduction is 'sum' or 'max', over axes that axes() or axis() made")
             fields["reduce_op"] = reduce
         found = []
         for nest, inner in nests.nest_of(references, list(over)):
@@ -523,6 +538,9 @@ class Builder(Events):
         known = {"rx", "ry", "f", "zx", "zy", "low", "high", "zero", "fused"}
         if operation not in ("add", "mul", "max", "min") or set(numbers) - known:
             refuse(f"a second operation is add, mul, max or min with {', '.join(sorted(known))}")
+        expect_integers(**{name: value for name, value in numbers.items() if name in ("low", "high", "zero", "zx", "zy")})
+        if table is not None:
+            expect_table(table)
         reference = self._reference(reference, ("out",), "second operand")
         numbers = {"low": -128, "high": 127} | {name: float(value) for name, value in numbers.items()}
         content = _tessera.second_constants(operation, numbers, x, y)
@@ -631,6 +649,7 @@ class Builder(Events):
         self._map(target, source, scalars, over, fields, zero, low, high, "normalise", params)
 
     def _map(self, target, source, scalars, over, fields, zero, low, high, what, params=None):
+        expect_integers(zero=zero, low=low, high=high)
         dst = self._reference(target, ("out", "inp"), "target")
         spaces = ("acc", "out", "inp") if fields["operation"] == "sum_softmax" else ("out", "inp")
         src = self._reference(source, spaces, "source")
