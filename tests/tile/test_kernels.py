@@ -225,7 +225,7 @@ def test_errors_name_the_line_and_the_way_out():
     copied = ["o = k.out(4, 16)", "k.fill(o)", "i, j = o.axes()"]
     refused([*copied, "k.vector(o[i, j], o[i, j], low=3.5)"], "low is an integer, not 3.5")
     refused([*copied, "k.vector(o[i, j], o[i, j], table=[1] * 256)"], "a table is what table.. made")
-    refused([*copied, "k.vector(o[i, j], o[i, j], reduce='prod', over=[i])"], "a reduction is 'sum' or 'max', over axes")
+    refused([*copied, "k.vector(o[i, j], o[i, j], reduce='prod', over=[i])"], "a reduction is 'sum' or 'max'")
     refused([*copied, "k.second('add', o[i, j], low=0.5)"], "low is an integer, not 0.5")
     refused([*copied, "k.vector(o[i, j], o[i, j], zero='1')"], "zero is an integer, not '1'")
     refused(["k.param(0.5, 1)"], "a bias is an int32")

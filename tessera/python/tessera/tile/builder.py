@@ -82,6 +82,13 @@ def expect_table(table):
         refuse("a table is what table() made of 256 integers")
 
 
+def expect_reduction(reduce, over):
+    if bool(over) != (reduce is not None):
+        refuse("a reduction has a name and axes: reduce='sum', over=[i]")
+    if reduce not in (None, "sum", "max") or not all(isinstance(axis, Axis) for axis in over):
+        refuse("a reduction is 'sum' or 'max', over axes that axes() or axis() made")
+
+
 class Builder(Events):
     """The first argument of a kernel. Its methods either allocate or add a statement; all raise KernelError, which
     names the line, where the machine has no such thing."""
@@ -482,19 +489,9 @@ class Builder(Events):
             fields |= {"table_enable": 1, "table": table.first, "table_unsigned": int(table.unsigned)}
         if second is not None:
             references["second"] = second.reference
-            fields |= {
-                "second_op": second.operation,
-                "second_swap": int(second.swap),
-                "second_unsigned": int(second.reference.tile.unsigned),
-                "constant_addr": second.constants.first,
-            }
-            if second.table is not None:
-                fields |= {"second_table_enable": 1, "second_table": second.table.first}
-        if bool(over) != (reduce is not None):
-            refuse("a reduction has a name and axes: reduce='sum', over=[i]")
+            fields |= second.fields()
+        expect_reduction(reduce, over)
         if reduce is not None:
-            if reduce not in ("sum", "max") or not all(isinstance(axis, Axis) for axis in over):
-                refuse("a reduction is 'sum' or 'max', over axes that axes() or axis() made")
             fields["reduce_op"] = reduce
         found = []
         for nest, inner in nests.nest_of(references, list(over)):
@@ -538,7 +535,8 @@ class Builder(Events):
         known = {"rx", "ry", "f", "zx", "zy", "low", "high", "zero", "fused"}
         if operation not in ("add", "mul", "max", "min") or set(numbers) - known:
             refuse(f"a second operation is add, mul, max or min with {', '.join(sorted(known))}")
-        expect_integers(**{name: value for name, value in numbers.items() if name in ("low", "high", "zero", "zx", "zy")})
+        whole = {"low", "high", "zero", "zx", "zy"}
+        expect_integers(**{name: value for name, value in numbers.items() if name in whole})
         if table is not None:
             expect_table(table)
         reference = self._reference(reference, ("out",), "second operand")
@@ -677,3 +675,15 @@ class Second:
     constants: Tile
     swap: bool
     table: Tile | None
+
+    def fields(self):
+        """Those of the instruction."""
+        found = {
+            "second_op": self.operation,
+            "second_swap": int(self.swap),
+            "second_unsigned": int(self.reference.tile.unsigned),
+            "constant_addr": self.constants.first,
+        }
+        if self.table is not None:
+            found |= {"second_table_enable": 1, "second_table": self.table.first}
+        return found
