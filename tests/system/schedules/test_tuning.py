@@ -725,7 +725,7 @@ def test_a_full_disk_is_told_and_what_was_kept_stays(tmp_path):
     [
         ({"search": "luck"}, "there is no search 'luck'"),
         ({"judge": "closed-form"}, "alone"),
-        ({"judge": "jury"}, "there is no cost model 'jury'"),
+        ({"judge": "jury"}, "there is no judge 'jury' of a tuning; known: replay, sysc, rtl"),
         ({"workers": "many"}, "workers 'many'"),
         ({"workers": "dask:0"}, "workers 'dask:0'"),
         ({"config": "npu0"}, "npu0"),

@@ -23,6 +23,7 @@ from .learned import COST_MODELS, Trees, lightgbm
 from .learned import VERSION as FEATURES
 from .search import BUILD, OTHER_BUILD, SEARCHES, bench_of, text_of
 
+JUDGES = ("replay", "sysc", "rtl")  # that measure a whole model
 UNITS = 4  # of a round
 FINALS = 4  # schedules that the judge measures in a unit
 FRUITLESS = 8  # rounds without any schedule to measure, after which a tuning ends
@@ -192,6 +193,8 @@ def tune(
         sampled.optuna()
     if judge == "closed-form":
         raise errors.argument("the closed form judges single layers alone; take replay, sysc or rtl")
+    if judge not in JUDGES:
+        raise errors.argument(f"there is no judge '{judge}' of a tuning; known: {', '.join(JUDGES)}")
     if wrong := obstacle(workers):
         raise errors.argument(wrong)
     data = model if isinstance(model, bytes) else _tessera.model_bytes(os.fspath(model))
