@@ -172,6 +172,12 @@ def test_sorting_filtering_and_search(page, reports, command):
     folded = int(page.js("return document.querySelector('#graph canvas').dataset.boxes"))
     page.press("#graph input", *"conv9", "\ue007")
     assert page.js("return document.querySelector('#aside h3').textContent").startswith("conv9")
+    scale = "Number(document.querySelector('#graph canvas').dataset.scale)"
+    for _ in range(8):
+        page.js("document.querySelector('#graph [aria-label=\"Zoom out\"]').click()")
+    page.until(f"{scale} < 0.3")
+    page.press("#graph input", "\ue007")  # what is found can be read
+    page.until(f"{scale} === 1")
     page.js("[...document.querySelectorAll('#graph button')].find(b => b.textContent === 'Unfold all').click()")
     page.until("document.querySelector('#graph canvas').dataset.boxes > arguments[0]", 2 * folded)
     assert page.complaints() == []
