@@ -81,7 +81,13 @@ void check_tensor(const std::string& name, const tessera_tensor& in) {
   if (in.bytes > 0 && in.data == nullptr) refuse("its data is NULL");
   // Far too few bytes for any element type: no memory is taken to find that out.
   const tessera::ops::Shape shape(in.shape, in.shape + in.rank);
-  if (static_cast<size_t>(tessera::ops::element_count(shape)) / 64 > in.bytes)
+  int64_t count = 0;
+  try {
+    count = tessera::ops::element_count(shape);
+  } catch (const tessera::Error& wrong) {
+    refuse(wrong.what());
+  }
+  if (static_cast<size_t>(count) / 64 > in.bytes)
     refuse(std::to_string(in.bytes) + " bytes given, too few for " + tessera::ops::to_string(shape));
 }
 

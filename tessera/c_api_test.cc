@@ -48,7 +48,8 @@ TEST(CApi, RunsTheDigitsNetworkOnTheSimulatorAsOnTheReference) {
 
 TEST(CApi, TensorsThatCannotBeReadAreRefused) {
   const std::vector<float> image(64);
-  const int64_t shape[4] = {1, 1, 8, 8}, large[4] = {int64_t{1} << 40, 1, 8, 8};
+  const int64_t shape[4] = {1, 1, 8, 8}, large[4] = {int64_t{1} << 40, 1, 8, 8}, negative[4] = {1, 1, 8, -1},
+                beyond[4] = {int64_t{1} << 40, int64_t{1} << 40, 8, 8};
   const size_t bytes = image.size() * 4;
   tessera_session* session = nullptr;
   ASSERT_EQ(tessera_session_open(kModel, "fsim", "npu64", &session), TESSERA_OK) << tessera_last_error();
@@ -58,6 +59,8 @@ TEST(CApi, TensorsThatCannotBeReadAreRefused) {
       {{1, SIZE_MAX, shape, image.data(), bytes}, "its rank is"},
       {{257, 4, shape, image.data(), bytes}, "element type 257"},  // 1 in the lowest byte
       {{1, 4, large, image.data(), bytes}, "too few for"},
+      {{1, 4, negative, image.data(), bytes}, "input 'image': shape [1,1,8,?] has a negative"},
+      {{1, 4, beyond, image.data(), bytes}, "input 'image': shape"},
       {{1, 4, shape, image.data(), 8}, "8 bytes given, float32 [1,1,8,8] has 256"},
   };
   const char* names[2] = {"image", "image"};

@@ -36,10 +36,14 @@ Steps depthwise_steps(const Nest& nest, const Extents& whole, const Extents& til
   const int64_t taps = whole[tap_dim], pass = rows ? nest.tap_h : nest.tap_w;
   const bool raster = stride == dilation || stride == 2 * dilation;
   const auto steps = [&](int64_t out, int64_t tap) -> Steps {
-    if (tap == 1 || !raster) return rows ? Steps{out * (tap - 1), out} : Steps{out * tap, out * tap};
+    const bool pairs = !rows && nest.pairs && tap == isa::timing::gemm::kPairColumns;
+    if (tap == 1 || !raster) {  // where rows are walked innermost each column is a raster of its own
+      const int64_t each = pairs ? isa::timing::gemm::kPairColumns - 1 : tap;
+      return rows ? Steps{out * (tap - 1), out} : Steps{out * each, out * each};
+    }
     const int64_t positions = (out - 1) * (stride / dilation) + tap;
     if (rows) return {tap - 1, positions - tap + 1};
-    if (!nest.pairs || tap != isa::timing::gemm::kPairColumns) return {positions, positions};
+    if (!pairs) return {positions, positions};
     return {std::min((positions + 1) / 2, out + 1), out + 1};
   };
   Steps total;

@@ -358,7 +358,7 @@ class RemoteDevice final : public Device {
   }
 
   [[noreturn]] void lost(const TesseraStatus& status) const {
-    constexpr int kDeadline = 4, kPermission = 7, kExhausted = 8, kUnimplemented = 12, kUnavailable = 14,
+    constexpr int kDeadline = 4, kNotFound = 5, kPermission = 7, kExhausted = 8, kUnimplemented = 12, kUnavailable = 14,
                   kUnauthenticated = 16;
     const std::string cause = status.message;
     switch (status.code) {
@@ -375,6 +375,8 @@ class RemoteDevice final : public Device {
         throw Error(ErrorCode::kInvalidArgument,
                     who() + " refuses this client: " + cause +
                         "; the device option token-file=FILE or TESSERA_REMOTE_TOKEN gives it");
+      case kNotFound:
+        throw Error(ErrorCode::kInvalidArgument, who() + ": " + cause + "; the device option serves=NAME names one");
       case kExhausted: throw Error(ErrorCode::kDoesNotFit, who() + ": " + cause);
       case kDeadline: throw Error(ErrorCode::kDeviceFault, who() + ": " + cause);
       case kUnimplemented:

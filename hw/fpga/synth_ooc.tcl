@@ -26,8 +26,13 @@ foreach file $kernel_sources {
 if {[llength $kernel_ultra] != 0} {
   read_xdc [file join $folder memories.xdc]
 }
+# The clock is a file, so that synthesis knows it too: a design with ports is there only behind synthesis.
+set clock_file [file join $reports clock.xdc]
+set channel [open $clock_file w]
+puts $channel "create_clock -name $kernel_clock -period [format %.3f [expr {1000.0 / $mhz}]] \[get_ports $kernel_clock\]"
+close $channel
+read_xdc -mode out_of_context $clock_file
 synth_design -top $kernel_name -part $part -mode out_of_context
-create_clock -name $kernel_clock -period [format %.3f [expr {1000.0 / $mhz}]] [get_ports $kernel_clock]
 opt_design
 place_design
 phys_opt_design

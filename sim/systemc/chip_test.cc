@@ -172,6 +172,27 @@ TEST(SystemcChip, ACoreAlonePaysTheWayThere) {
   }
 }
 
+TEST(SystemcChip, RunsOfACoreAloneJoin) {
+  // Runs leave LOAD's queue at the pace of their burst's beats, whatever the memory's latency before the first one.
+  for (const int reads : {1, 2, 32}) {
+    isa::MachineConfig one = isa::find_config("npu64");
+    one.reads_in_flight = reads;
+    const isa::MachineConfig two = testing::chip_of(one, 2);
+    for (const int bytes : {16, 40, 120, 200}) {
+      const std::string length = std::to_string(bytes), step = std::to_string(bytes + 16);
+      const auto program = isa::assemble("load space=inp length=" + length + " extent=1,1,1,20 dram_stride=0,0,0," +
+                                         length + " sp_stride=0,0,0," + step + "\nfinish");
+      for (const int latency : {20, 100}) {
+        const Ran chip = run(two, by_hand({program, {}}), {.latency_cycles = latency});
+        const Ran alone = run(one, by_hand({program}), {.latency_cycles = latency + 4});
+        EXPECT_NEAR(static_cast<double>(chip.cycles), static_cast<double>(alone.cycles),
+                    2 + 0.01 * static_cast<double>(alone.cycles))
+            << reads << " reads in flight, " << bytes << " bytes, latency " << latency;
+      }
+    }
+  }
+}
+
 TEST(SystemcChip, CoresShareTheMaster) {
   const isa::MachineConfig one = isa::find_config("npu64");
   const auto alone = static_cast<double>(run(one, by_hand({loads(12)}), {}).cycles);

@@ -130,7 +130,7 @@ void Memory::beat_taken(Cycle cycle) {
   beats_taken_ = 0;
   reads_.pop_front();
   burst.boundary = cycle;
-  const Cycle since = std::max(last_read_, burst.granted);
+  const Cycle since = std::max(last_read_, burst.first + isa::timing::bus::kSeen - 1);  // without the memory's latency
   beat_cycles_ = std::max(1.0, static_cast<double>(cycle - since) / burst.beats);
   last_read_ = cycle;
   answer_read(burst, cycle);

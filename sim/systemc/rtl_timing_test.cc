@@ -21,12 +21,13 @@ namespace {
 using Program = std::vector<isa::Instruction>;
 
 constexpr uint64_t kBase = 1 << 20;
-constexpr uint64_t kProgram = kBase + (1 << 19);
+constexpr uint64_t kProgram = kBase + (1 << 20) - (1 << 15);  // behind all that stores write
 constexpr size_t kDramBytes = 1 << 20;
 
 struct Cycles {
   RtlResult rtl;
   TimedResult timed;
+  Trace timed_trace;
 };
 
 class Bench {
@@ -54,6 +55,7 @@ class Bench {
     if (preset != nullptr) request.timing.spec = isa::dram_preset(preset);
     request.memory_address = kBase;
     Cycles cycles;
+    request.trace = &cycles.timed_trace;
     cycles.timed = timed_.run(request);
     DramModel model(request.timing, kBase, other.data(), other.size());
     RtlRequest inner;
@@ -63,6 +65,7 @@ class Bench {
     inner.window_first = request.window_first;
     inner.window_last = request.window_last;
     inner.max_cycles = 4000000;
+    inner.trace_program = program;
     cycles.rtl = rtl_->run(inner, model);
     EXPECT_EQ(cycles.timed.fault, cycles.rtl.fault);
     return cycles;
@@ -75,6 +78,21 @@ class Bench {
   TimedMachine timed_;
   std::unique_ptr<RtlMachine> rtl_;
 };
+
+/// The instructions of a trace have the stalls that their engine's counters have.
+template <typename Counters>
+void expect_stalls(const Trace& trace, const Counters& units, const char* machine) {
+  for (size_t u = 0; u < isa::kEngines; ++u) {
+    uint64_t memory = 0, port = 0;
+    for (const InstructionTrace& one : trace.instructions) {
+      if (static_cast<size_t>(one.unit) != u) continue;
+      memory += one.stall_memory_cycles;
+      port += one.stall_port_cycles;
+    }
+    EXPECT_EQ(memory, units[u].stall_memory) << machine << ", engine " << u;
+    EXPECT_EQ(port, units[u].stall_port) << machine << ", engine " << u;
+  }
+}
 
 /// Every program that `make` gives for a random state has equal cycles on both machines, up to a share of them.
 void expect_equal(const std::function<Program(std::mt19937_64&, const isa::MachineConfig&)>& make, int programs,
@@ -96,6 +114,9 @@ void expect_equal(const std::function<Program(std::mt19937_64&, const isa::Machi
         std::printf("seed %d latency %d: %lu, RTL %lu\n", seed, latency, cycles.timed.cycles, cycles.rtl.cycles);
       }
       different += cycles.timed.cycles != cycles.rtl.cycles ? 1 : 0;
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", latency " + std::to_string(latency));
+      expect_stalls(cycles.timed_trace, cycles.timed.units, "timing model");
+      expect_stalls(cycles.rtl.trace, cycles.rtl.units, "RTL");
       for (size_t u = 0; u < 5; ++u) {
         const UnitCounters& a = cycles.timed.units[u];
         const RtlUnitCounters& b = cycles.rtl.units[u];

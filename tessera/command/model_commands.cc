@@ -2,6 +2,7 @@
 // The commands that take a model: compile, run, report, schedule, info.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -346,6 +347,18 @@ int run_command(const Arguments& a) {
   return 0;
 }
 
+namespace {
+
+/// What a run is called on the page: its file's name, or its path where another file has the same name.
+std::string name_among(const std::string& file, const std::vector<std::string>& files) {
+  const auto stem = [](const std::string& path) { return std::filesystem::path(path).stem().string(); };
+  const auto same =
+      std::count_if(files.begin(), files.end(), [&](const std::string& other) { return stem(other) == stem(file); });
+  return same > 1 ? file : stem(file);
+}
+
+}  // namespace
+
 int report_command(Arguments a) {
   const bool files = !a.html.empty() || !a.model_explorer.empty();
   if (a.model.empty() && a.compare.empty() && a.explore.empty())
@@ -360,7 +373,7 @@ int report_command(Arguments a) {
   for (const std::string& file : a.compare) {
     const std::string saved = read_text(file);
     check_report(saved, "'" + file + "'");
-    runs.push_back({std::filesystem::path(file).stem().string(), saved});
+    runs.push_back({name_among(file, a.compare), saved});
   }
   if (!a.html.empty()) write_text(a.html, page_html(runs, a.explore.empty() ? "" : read_text(a.explore)));
   if (!a.model_explorer.empty()) {

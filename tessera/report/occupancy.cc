@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -100,19 +101,70 @@ struct Peak {
   uint64_t at = 0;
 };
 
+/// How many bytes some regions cover together, of regions that come and go: tensors whose pieces lie between each
+/// other's, as parts of a Concat, overlap as a whole. A segment tree over the bytes at which regions begin or end.
+class Coverage {
+ public:
+  explicit Coverage(const std::vector<Region>& regions) {
+    for (const Region& region : regions) {
+      bounds_.push_back(region.begin);
+      bounds_.push_back(region.end);
+    }
+    std::sort(bounds_.begin(), bounds_.end());
+    bounds_.erase(std::unique(bounds_.begin(), bounds_.end()), bounds_.end());
+    nodes_.resize(4 * bounds_.size() + 4);
+  }
+
+  /// times: 1 when it comes, -1 when it goes.
+  void change(const Region& region, int times) {
+    if (region.begin < region.end) change(1, 0, bounds_.size() - 1, index(region.begin), index(region.end), times);
+  }
+  int64_t bytes() const { return nodes_[1].bytes; }
+
+ private:
+  struct Node {
+    int regions = 0;    // that cover all of it
+    int64_t bytes = 0;  // that any region covers
+  };
+
+  size_t index(int64_t byte) const {
+    return static_cast<size_t>(std::lower_bound(bounds_.begin(), bounds_.end(), byte) - bounds_.begin());
+  }
+
+  void change(size_t node, size_t low, size_t high, size_t from, size_t to, int times) {
+    if (to <= low || high <= from) return;
+    Node& here = nodes_[node];
+    if (from <= low && high <= to) {
+      here.regions += times;
+    } else {
+      const size_t middle = (low + high) / 2;
+      change(2 * node, low, middle, from, to, times);
+      change(2 * node + 1, middle, high, from, to, times);
+    }
+    if (here.regions > 0) {
+      here.bytes = bounds_[high] - bounds_[low];
+    } else {
+      here.bytes = high - low > 1 ? nodes_[2 * node].bytes + nodes_[2 * node + 1].bytes : 0;
+    }
+  }
+
+  std::vector<int64_t> bounds_;
+  std::vector<Node> nodes_;
+};
+
 Peak peak_of(const std::vector<Region>& regions) {
-  std::vector<std::pair<uint64_t, int64_t>> changes;
-  for (const Region& region : regions) {
-    if (region.from >= region.to) continue;
-    changes.emplace_back(region.from, region.end - region.begin);
-    changes.emplace_back(region.to, region.begin - region.end);
+  std::vector<std::tuple<uint64_t, int, size_t>> changes;
+  for (size_t k = 0; k < regions.size(); ++k) {
+    if (regions[k].from >= regions[k].to) continue;
+    changes.emplace_back(regions[k].from, 1, k);
+    changes.emplace_back(regions[k].to, -1, k);
   }
   std::sort(changes.begin(), changes.end());  // at one time what ends comes first
   Peak peak;
-  int64_t bytes = 0;
-  for (const auto& [at, change] : changes) {
-    bytes += change;
-    if (bytes > peak.bytes) peak = {bytes, at};
+  Coverage coverage(regions);
+  for (const auto& [at, times, k] : changes) {
+    coverage.change(regions[k], times);
+    if (coverage.bytes() > peak.bytes) peak = {coverage.bytes(), at};
   }
   return peak;
 }

@@ -192,6 +192,7 @@ def refused(body, message, config="npu64"):
     exec(compile("\n".join(lines) + "\n", "wrong.py", "exec"), space)
     with pytest.raises(tile.KernelError, match=message) as caught:
         space["k"].build(tile.Spec("int8", (4, 16)), config=config)
+    assert caught.value.code == ("does_not_fit" if isinstance(caught.value, tile.DoesNotFit) else "invalid_argument")
     return str(caught.value)
 
 
@@ -218,6 +219,15 @@ def test_errors_name_the_line_and_the_way_out():
     )
     with_scope = ["with k.scope():", "    t = k.out(4, 16)", "k.fill(t)"]
     refused(with_scope, "used behind the end of its scope")
+    refused(["k.out(4.0, 16)"], r"extents are integers, not \(4.0, 16\)")
+    refused(["k.output('int8', (8 / 2, 2))"], r"tensor 'output0': extents are integers, not \(4.0, 2\)")
+    refused(["k.output('int8', (10**6, 10**6))"], "takes 1,000,000,000,000 bytes .* 4,294,967,296 bytes at most")
+    copied = ["o = k.out(4, 16)", "k.fill(o)", "i, j = o.axes()"]
+    refused([*copied, "k.vector(o[i, j], o[i, j], low=3.5)"], "low is an integer, not 3.5")
+    refused([*copied, "k.vector(o[i, j], o[i, j], table=[1] * 256)"], "a table is what table.. made")
+    refused([*copied, "k.vector(o[i, j], o[i, j], reduce='prod', over=[i])"], "a reduction is 'sum' or 'max'")
+    refused([*copied, "k.second('add', o[i, j], low=0.5)"], "low is an integer, not 0.5")
+    refused([*copied, "k.vector(o[i, j], o[i, j], zero='1')"], "zero is an integer, not '1'")
     refused(["k.param(0.5, 1)"], "a bias is an int32")
     refused(["k.load(k.param(0, 1), x)"], "holds what it was made of")
     refused(["k.depthwise_weights(x.expand(4, 17))"], "cannot be expanded")

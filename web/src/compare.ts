@@ -3,7 +3,7 @@
 // schedules use.
 import { Run, STREAMS } from "./report";
 import { State } from "./state";
-import { bytes, count, element, percent, short } from "./look";
+import { bytes, count, element, fit, percent, short } from "./look";
 import { Table } from "./table";
 
 interface Row {
@@ -55,7 +55,7 @@ export class Compare {
     host.append(holder);
     this.rows = rowsOf(runs);
     const columns = [
-      { title: "layer", value: (row: Row) => row.key },
+      { title: "layer", value: (row: Row) => row.key, show: (row: Row) => element("span", { title: row.key }, fit(row.key, 60)) },
       ...runs.map((run, r) => ({ title: `cycles: ${run.name}`, value: (row: Row) => row.cycles[r], show: (row: Row) => count(row.cycles[r]), bar: true })),
       ...runs.slice(1).map((run, r) => ({
         title: `change: ${run.name}`,

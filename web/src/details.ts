@@ -2,7 +2,7 @@
 // What is selected, in words and figures.
 import { causesOf, Layer, STREAMS } from "./report";
 import { State } from "./state";
-import { bytes, CAUSE_COLOURS, count, element, layerColour, parts, percent, STREAM_COLOURS } from "./look";
+import { bytes, CAUSE_COLOURS, count, element, fit, layerColour, parts, percent, STREAM_COLOURS } from "./look";
 import { explain } from "./words";
 
 interface Level {
@@ -55,11 +55,12 @@ export class Details {
         element(
           "li",
           {},
-          element("button", { type: "button", class: "link", onclick: () => this.state.select({ layer: i }) }, swatch(i), run.label(i)),
+          element("button", { type: "button", class: "link", title: run.label(i), onclick: () => this.state.select({ layer: i }) }, swatch(i), fit(run.label(i), 60)),
           ` ${percent(run.weight(row), whole)}`,
         ),
       );
-    return element("div", {}, element("p", {}, "Select a layer in any view. These take most of the run:"), list);
+    const most = slow.length > 0 ? " These take most of the run:" : "";
+    return element("div", {}, element("p", {}, `Select a layer in any view.${most}`), list);
   }
 
   private layer(row: Layer): HTMLElement[] {
@@ -67,7 +68,7 @@ export class Details {
     const out: HTMLElement[] = [
       element(
         "h3",
-        {},
+        { class: "name" },
         swatch(selection.layer),
         run.label(selection.layer),
         element("button", { type: "button", class: "quiet", "aria-label": "Clear the selection", onclick: () => this.state.select({}) }, "✕"),
@@ -109,7 +110,7 @@ export class Details {
     return element(
       "div",
       { class: "node" },
-      element("h3", {}, nodes.name[k] || nodes.op[k]),
+      element("h3", { class: "name" }, nodes.name[k] || nodes.op[k]),
       element("p", { class: "badges" }, badge(`${nodes.domain[k] ? `${nodes.domain[k]}.` : ""}${nodes.op[k]}`), badge(nodes.placement[k]), badge(nodes.exactness[k])),
       list,
     );

@@ -4,10 +4,10 @@
 import { Run } from "./report";
 import { State } from "./state";
 import { Box, Edge, place } from "./graph_layout";
-import { count, css, element, EXACTNESS_COLOURS, heat, layerColour, percent, PLACEMENT_COLOURS, short, Surface, Tooltip } from "./look";
-import { fit } from "./timeline";
+import { count, css, element, fit, fitted, EXACTNESS_COLOURS, heat, layerColour, percent, PLACEMENT_COLOURS, short, Surface, Tooltip } from "./look";
 
 const HEIGHT = 620;
+const NAMES = 0.3; // the scale from which boxes have names
 type Paint = "layer" | "placement" | "cycles" | "exactness";
 
 export class GraphView {
@@ -178,6 +178,12 @@ export class GraphView {
     if (this.found.length === 0) return;
     this.at = (this.at + by + this.found.length) % this.found.length;
     this.select(this.found[this.at]);
+    const box = this.boxes[this.found[this.at]];
+    if (box && this.camera.k < NAMES) {
+      // Boxes without names, as of all of a large graph, do not show what was found.
+      this.camera = { k: 1, x: this.surface.width / 2 - box.x, y: HEIGHT / 2 - box.y };
+      this.surface.draw();
+    }
     this.status.textContent = `${this.at + 1} of ${this.found.length}`;
   }
 
@@ -208,6 +214,7 @@ export class GraphView {
     }
     if (this.homeless) this.home();
     const { x, y, k } = this.camera;
+    this.surface.canvas.dataset.scale = k.toFixed(3);
     const [left, right, top, bottom] = [-x / k, (width - x) / k, -y / k, (HEIGHT - y) / k];
     const chosen = this.chosen();
     c.save();
@@ -260,13 +267,13 @@ export class GraphView {
     c.roundRect(left, top, box.width, box.height, port ? box.height / 2 : 7);
     c.fill();
     c.stroke();
-    if (this.camera.k < 0.3) return;
+    if (this.camera.k < NAMES) return;
     c.fillStyle = port ? css("--text") : "#10151c";
     c.textAlign = "center";
     c.font = "600 12px system-ui, sans-serif";
-    c.fillText(fit(box.label, box.width / 6.8), box.x, box.sub ? box.y - 3 : box.y + 4);
+    c.fillText(fitted(c, box.label, box.width - 12), box.x, box.sub ? box.y - 3 : box.y + 4);
     c.font = "10px system-ui, sans-serif";
-    if (box.sub) c.fillText(fit(box.sub, box.width / 5.4), box.x, box.y + 12);
+    if (box.sub) c.fillText(fitted(c, box.sub, box.width - 8), box.x, box.y + 12);
     c.textAlign = "start";
     c.font = "11px system-ui, sans-serif";
   }

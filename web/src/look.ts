@@ -180,3 +180,28 @@ export class Tooltip {
     this.box.hidden = true;
   }
 }
+
+/// At most so many letters of a text: its begin and, where there is room, its end, which tells layers apart.
+export function fit(text: string, most: number): string {
+  const letters = [...text];
+  return letters.length <= most ? text : cut(letters, Math.max(1, Math.floor(most) - 1));
+}
+
+function cut(letters: string[], kept: number): string {
+  const behind = kept < 12 ? 0 : kept >> 1;
+  return `${letters.slice(0, kept - behind).join("")}…${letters.slice(letters.length - behind).join("")}`;
+}
+
+/// As much of a text as fits so many pixels of a canvas in its font.
+export function fitted(c: CanvasRenderingContext2D, text: string, room: number): string {
+  const short = fit(text, 300);
+  if (c.measureText(short).width <= room) return short;
+  const letters = [...short];
+  let [least, most] = [1, letters.length - 1];
+  while (least < most) {
+    const middle = (least + most + 1) >> 1;
+    if (c.measureText(cut(letters, middle)).width <= room) least = middle;
+    else most = middle - 1;
+  }
+  return cut(letters, least);
+}

@@ -2,7 +2,7 @@
 // The page: reads the reports that stand in it, makes the views and joins them by one state.
 import { causesOf, Core, Layer, PageData, Run, STREAMS } from "./report";
 import { State } from "./state";
-import { bytes, CAUSE_COLOURS, count, element, parts, percent, STREAM_COLOURS, Tooltip } from "./look";
+import { bytes, CAUSE_COLOURS, count, element, fit, parts, percent, STREAM_COLOURS, Tooltip } from "./look";
 import { Compare } from "./compare";
 import { Explore } from "./explore";
 import { Details, swatch } from "./details";
@@ -125,7 +125,7 @@ function layerTable(host: HTMLElement, state: State): void {
       {
         title: "layer",
         value: (row) => state.run.label(state.run.layers.indexOf(row)),
-        show: (row) => element("span", {}, swatch(state.run.layers.indexOf(row)), state.run.label(state.run.layers.indexOf(row))),
+        show: (row) => element("span", { title: state.run.label(state.run.layers.indexOf(row)) }, swatch(state.run.layers.indexOf(row)), fit(state.run.label(state.run.layers.indexOf(row)), 60)),
       },
       { title: "operators", value: (row) => row.op },
       { title: "where", value: (row) => row.placement },

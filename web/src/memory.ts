@@ -3,8 +3,7 @@
 // of time as the timeline.
 import { Regions } from "./report";
 import { State } from "./state";
-import { bytes, count, css, element, layerColour, percent, Surface, Tooltip } from "./look";
-import { fit } from "./timeline";
+import { bytes, count, css, element, fitted, layerColour, percent, Surface, Tooltip } from "./look";
 
 const LEFT = 72;
 const HEIGHT = 260;
@@ -85,7 +84,7 @@ export class MemoryView {
     const shown = this.memory;
     this.note.textContent = shown
       ? `${shown.title}: ${bytes(shown.bytes)}, at most ${bytes(shown.peak_bytes)} (${percent(shown.peak_bytes, shown.bytes)}) in use at one time, at ${this.state.run.timed ? "cycle" : "step"} ${count(shown.peak_at)} (marked). Time is that of the timeline above.`
-      : "This device keeps no figures of single instructions, from which lives in memory are seen.";
+      : `${this.state.run.silence} Lives in memory are seen from instructions.`;
   }
 
   private choose(name: string): void {
@@ -128,7 +127,7 @@ export class MemoryView {
       if (wide > 50 && high > 13) {
         c.fillStyle = c.globalAlpha < 0.5 ? css("--text") : "#10151c";
         const from = Math.max(x, LEFT);
-        c.fillText(fit(this.state.run.label(regions.layer[k]), (Math.min(x + wide, width) - from) / 6), from + 4, y + Math.min(high / 2 + 4, 14));
+        c.fillText(fitted(c, this.state.run.label(regions.layer[k]), Math.min(x + wide, width) - from - 6), from + 4, y + Math.min(high / 2 + 4, 14));
       }
     }
     c.globalAlpha = 1;

@@ -178,11 +178,18 @@ export class Run {
       push(this.waits, instruction, wait);
       push(this.waiters, wait.source, instruction);
     });
-    this.labels = report.layers.map((layer) => layer.key ?? layer.name);
+    this.labels = report.layers.map((layer, i) => {
+      const name = layer.key ?? layer.name;
+      return name.trim() === "" ? `layer ${i}` : name; // one without a letter could be neither read nor clicked
+    });
   }
 
   get layers(): Layer[] {
     return this.report.layers;
+  }
+  /// Why there are no figures of single instructions.
+  get silence(): string {
+    return this.report.nodes_npu === 0 ? "Nothing of this model ran on the NPU." : "This device keeps no figures of single instructions.";
   }
   get timed(): boolean {
     return this.report.timeline?.unit === "cycle";

@@ -5,7 +5,7 @@ import { bisector } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import { Run } from "./report";
 import { State } from "./state";
-import { count, css, element, layerColour, Surface, Tooltip } from "./look";
+import { count, css, element, fit, fitted, layerColour, Surface, Tooltip } from "./look";
 
 const LEFT = 58;
 const AXIS = 22;
@@ -160,7 +160,7 @@ export class Timeline {
     const faint = css("--line");
     if (this.lanes.length === 0) {
       c.fillStyle = text;
-      c.fillText("This device keeps no figures of single instructions.", LEFT, 40);
+      c.fillText(this.run.silence, LEFT, 40);
       return;
     }
     c.save();
@@ -222,7 +222,7 @@ export class Timeline {
       if (room > 34) {
         c.fillStyle = selection.layer >= 0 && selection.layer !== i ? text : "#10151c";
         c.font = "9px system-ui, sans-serif";
-        c.fillText(fit(this.run.label(i), room / 5), from + 3, top + 9);
+        c.fillText(fitted(c, this.run.label(i), room - 4), from + 3, top + 9);
         c.font = "11px system-ui, sans-serif";
       }
     });
@@ -272,7 +272,7 @@ export class Timeline {
       if (!fetch && right - left > 44 && tall > 9) {
         c.fillStyle = dim ? css("--text") : "#10151c";
         const from = Math.max(left, LEFT);
-        c.fillText(fit(`${ops[columns.op[i]]} · ${this.run.label(layer)}`, (Math.min(right, wide) - from) / 6), from + 4, y + tall / 2 + 4);
+        c.fillText(fitted(c, `${ops[columns.op[i]]} · ${this.run.label(layer)}`, Math.min(right, wide) - from - 6), from + 4, y + tall / 2 + 4);
       }
     }
     for (let at = LEFT; at <= wide; ++at) {
@@ -481,10 +481,6 @@ export class Timeline {
       this.state.show(middle - width / 2, middle + width / 2);
     }
   }
-}
-
-export function fit(text: string, most: number): string {
-  return text.length <= most ? text : `${text.slice(0, Math.max(1, Math.floor(most) - 1))}…`;
 }
 
 function arrow(c: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number): void {

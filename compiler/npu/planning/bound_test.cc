@@ -27,6 +27,11 @@ TEST(Bounds, OfFirstLayers) { repeat(15, 7000, test::random_first_layer); }
 TEST(Bounds, OfConvolutions) {
   repeat(30, 1000, [](Random& random) { return test::random_convolution(random, 257, 2000); });
 }
+/// A window of three columns, three columns apart: each column of results is walked in pairs of vectors.
+TEST(Bounds, OfPairsFarApart) {
+  const auto make = [](Random& random) { return test::random_convolution(random, 257, 2000); };
+  EXPECT_EQ(test::broken_bound("replay", 1171, 24, make), "");
+}
 TEST(Bounds, OfProducts) {
   repeat(15, 2000, [](Random& random) { return test::random_product(random, 100); });
 }

@@ -193,7 +193,9 @@ namespace eval recorder {
 
 proc get_property {name handle} {
   if {$handle eq "run impl_1"} {
-    return 100%
+    set late [expr {[info exists ::env(RECORDER_LATE)] ? $::env(RECORDER_LATE) : ""}]
+    return [dict get [dict create PROGRESS 100% STATS.WNS [expr {$late eq "STATS.WNS" ? -0.125 : 0.25}] \
+      STATS.WHS [expr {$late eq "STATS.WHS" ? -0.125 : 0.03}]] $name]
   }
   if {[string tolower $name] eq "name"} {
     return [dict get $::recorder::names $handle]

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import tomllib
 import unittest
+import unittest.mock
 from xml.etree import ElementTree
 
 HERE = pathlib.Path(__file__).absolute().parent.parent
@@ -408,6 +409,13 @@ class Packaging(unittest.TestCase):
                 self.assertEqual("apply_board_preset" in automation[1], mode == "infer")
                 width = [int(v) for what, v in settings.items() if what.endswith("data_width")]
                 self.assertEqual(width, [8 * axi_bytes(config)])
+            (self.folder / "made/tessera.bit").unlink()
+            for late in ("STATS.WNS", "STATS.WHS"):
+                with unittest.mock.patch.dict(os.environ, {"RECORDER_LATE": late}):
+                    done = self.rerun("bare", "block_design.tcl", arguments)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("of 100 MHz: worst slack '-0.125' ns; give a lower MHZ", done.stderr)
+                self.assertFalse((self.folder / "made/tessera.bit").exists())
             os.remove(self.folder / "ip/component.xml")
             done = self.rerun("bare", "block_design.tcl", arguments)
             self.assertIn("run make xo first", done.stderr)
@@ -433,10 +441,10 @@ class Packaging(unittest.TestCase):
         self.assertIn(
             ("synth_design", "-top", "tsr_kernel", "-part", "xczu7ev-ffvc1156-2-e", "-mode", "out_of_context"), commands
         )
-        self.assertEqual(
-            [line[:5] for line in commands if line[0] == "create_clock"],
-            [("create_clock", "-name", "ap_clk", "-period", "8.000")],
-        )
+        clock = self.folder / "ooc/clock.xdc"
+        self.assertEqual(clock.read_text(), "create_clock -name ap_clk -period 8.000 [get_ports ap_clk]\n")
+        order = [line[0] for line in commands if line[0] == "synth_design" or line[-1] == str(clock)]
+        self.assertEqual(order, ["read_xdc", "synth_design"])
         done = self.rerun("bare", "synth_ooc.tcl", [self.folder])
         self.assertEqual(done.returncode, 1)
         self.assertIn("usage: ", done.stderr)

@@ -103,6 +103,11 @@ void Alu::gemm_taken() {
   if (active_ && !active_->rows && begun_ && walk_.meets_gemm()) wake();
 }
 
+void Alu::stalled(Job& job, Cycle cycles) {
+  counters().stall_port += cycles;
+  job.item.trace.stall_port_cycles += cycles;
+}
+
 /// Issues as far as they are known in this cycle, and the use of ports that follows from them.
 void Alu::advance(Cycle now) {
   Cycle limit = kNever;
@@ -113,8 +118,8 @@ void Alu::advance(Cycle now) {
   }
   if (walk_.meets_gemm()) limit = std::min(limit, context_.gemm_acc.known(now));
   walk_.advance(limit, inp_share_);
-  counters().stall_port += walk_.take_port_stalls();
-  const Job& job = *active_;
+  Job& job = *active_;
+  stalled(job, walk_.take_port_stalls());
   for (Uses* uses : {&writes_, &out_reads_, &acc_reads_}) {
     if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
   }
@@ -243,7 +248,7 @@ bool Alu::end_rows(Cycle now) {
     wake_at(std::max(rows_.at(), now + 1));
     return false;
   }
-  counters().stall_port += rows_.stalls();
+  stalled(job, rows_.stalls());
   write_free_ = now + 1;
   issue_free_ = now + 1;
   next_take_ = now + 1;

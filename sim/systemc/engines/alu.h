@@ -61,6 +61,7 @@ class Alu : public Engine {
   Job describe(const Queued& taken, Cycle now) const;
   double load_share(Cycle now);
   void advance(Cycle now);
+  void stalled(Job& job, Cycle cycles);
   void add_write(const Use& use);
   void suppose(Uses& uses, Cycle from, Port port, double share);
   void begin(Cycle now);

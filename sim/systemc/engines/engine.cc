@@ -126,6 +126,16 @@ void Engine::complete(const Item& item, Cycle at) {
   wake_at(at + kSignal);
 }
 
+void Engine::wait_less(Cycle cycles) {
+  counters().stall_memory -= cycles;
+  for (size_t n = completions_.size(); n > 0; --n) {
+    uint64_t& waited = completions_[n - 1].item.trace.stall_memory_cycles;
+    if (waited < cycles) continue;  // a FENCE behind it
+    waited -= cycles;
+    return;
+  }
+}
+
 void Engine::step() {
   if (!npu_.running()) return;
   const Cycle now = context_.agenda.now();

@@ -68,6 +68,9 @@ class Engine : public sc_core::sc_module, public Process {
   Queued* take(Cycle now);
   /// The oldest instruction inside completes in cycle `at` (its signal counts from at + 1). In order.
   void complete(const Item& item, Cycle at);
+  /// Takes cycles of waiting for memory from the last completed instruction that has some; it has not been reported
+  /// yet.
+  void wait_less(Cycle cycles);
   void wake_at(Cycle at) { context_.agenda.ask(turn(), at); }
   UnitCounters& counters() { return context_.counters(static_cast<isa::Unit>(engine_)); }
 

@@ -85,6 +85,7 @@ void Gemm::work(Cycle now) {
   last_[0] = {form.last_acc, free_ - 1};
   counters().busy += form.steps;
   counters().stall_port += stalls;
+  item.trace.stall_port_cycles = stalls;
   item.trace.first_cycle = first;
   item.trace.last_cycle = free_ - 1;
   const double share = static_cast<double>(form.sums) / static_cast<double>(form.steps);

@@ -93,7 +93,7 @@ BeatSide::Ready Store::ready(const Burst& burst) const {
 }
 
 void Store::took(Cycle now) {
-  if (answered_ > now + 1) counters().stall_memory -= answered_ - now - 1;
+  if (answered_ > now + 1) wait_less(answered_ - now - 1);
   answered_ = 0;
 }
 

@@ -55,7 +55,9 @@ def count_of(workers):
     number = text[5:] if cluster else text
     if re.fullmatch("[0-9]{1,4}", number):
         return (0 if cluster else int(number)) if 1 <= int(number) <= MOST else None
-    return 0 if cluster and (text == "dask" or re.fullmatch(r"\S+:[0-9]+", number)) else None
+    address = re.fullmatch(r"((tcp|tls|wss?)://)?[^\s/]+:([0-9]{1,5})", number)
+    running = address is not None and 1 <= int(address.group(3)) <= 65535
+    return 0 if cluster and (text == "dask" or running) else None
 
 
 def obstacle(workers):
@@ -193,6 +195,7 @@ class DaskPool(Pool):
 
     AHEAD = 2  # units for each worker, so that none waits
     LOOK_SECONDS = 2.0  # between two looks at how many workers there are
+    CONNECT_SECONDS = 10.0  # for the scheduler to answer
     START_SECONDS = 60.0  # for the first worker to come
 
     def __init__(self, where, shared):
@@ -208,7 +211,13 @@ class DaskPool(Pool):
                 n_workers=int(where or os.cpu_count() or 1), threads_per_worker=1, dashboard_address=None
             )
             where = self.cluster.scheduler_address
-        self.client = distributed.Client(where, timeout="10s", set_as_default=False)
+        try:
+            self.client = distributed.Client(where, timeout=self.CONNECT_SECONDS, set_as_default=False)
+        except OSError as refused:
+            raise ConnectionError(
+                f"no scheduler of Dask answers at {where} ({refused}); start one there with `dask scheduler`, or give "
+                f"--workers a number from 1 to {MOST} for processes on this machine"
+            ) from None
         self.scattered = None
 
     def _scatter(self):

@@ -4,6 +4,7 @@ result is compared with the one that ONNX Runtime itself gives for the same prog
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -331,7 +332,10 @@ def test_captured_quantised_compared_and_shown(folder, tmp_path):
     row = cells(err, "small.onnx")
     assert row["runs as"] == "int8" and row["products on the NPU"] == "100.0 %" and "predicted" not in err
     assert int(row["cycles a run"].replace(",", "")) > 0 and 0 < float(row["of the range"].rstrip(" %")) < 20
-    assert "small.onnx" in page.read_text()
+    (data,) = re.findall('<script id="data" type="application/json">(.*?)</script>', page.read_text(), re.DOTALL)
+    runs = json.loads(data)["runs"]
+    assert [run["name"] for run in runs] == ["small.onnx", *(f"small.onnx {n}" for n in range(2, len(runs) + 1))]
+    assert {run["report"]["model"]["name"] for run in runs} == {"small.onnx"}
     (told,) = json.loads(listing.read_text())
     assert told["how"] == "int8" and told["npu_percent"] == 100 and told["cycles"] > 0 and told["cycles_measured"]
     assert told["runs"] == told["compared"] == 24 and model.name.endswith(told["key"])

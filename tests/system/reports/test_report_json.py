@@ -113,6 +113,32 @@ def test_memory_of_a_chip(device):
         assert report["roofline_cycles"] <= report["cycles"]
 
 
+def concatenated():
+    """Three convolutions of one input beside each other: their results lie pixel by pixel between each other."""
+    rng = np.random.default_rng(3)
+    constants = {"s": np.float32(0.05), "z": np.int8(3), "zw": np.int8(0)}
+    nodes = []
+    for k in range(3):
+        constants[f"w{k}"] = rng.integers(-90, 90, (16, 8, 3, 3)).astype(np.int8)
+        inputs = ["x", "s", "z", f"w{k}", "s", "zw", "s", "z"]
+        nodes.append(onnx.helper.make_node("QLinearConv", inputs, [f"y{k}"], pads=[1, 1, 1, 1]))
+    nodes.append(onnx.helper.make_node("Concat", ["y0", "y1", "y2"], ["y"], axis=1))
+    port = lambda name, c: onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT8, [1, c, 12, 12])
+    known = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = onnx.helper.make_graph(nodes, "g", [port("x", 8)], [port("y", 48)], known)
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+def test_bytes_of_tensors_between_each_other_are_in_use_once():
+    session = tessera.Session(concatenated(), "fsim", "npu256")
+    session.run(None, {"x": np.zeros((1, 8, 12, 12), np.int8)})
+    arena = session.report()["memory"]["arena"]
+    regions = arena["regions"]
+    hulls = sum(end - begin for begin, end in zip(regions["begin"], regions["end"]))
+    assert 48 * 144 - 48 <= arena["peak_bytes"] <= arena["bytes"] < hulls
+
+
 @pytest.mark.parametrize("name,device", both(["resnet8", "ds_cnn", "encoder"]))
 def test_memory(reports, name, device):
     report = reports(name, device)

@@ -172,6 +172,12 @@ def test_sorting_filtering_and_search(page, reports, command):
     folded = int(page.js("return document.querySelector('#graph canvas').dataset.boxes"))
     page.press("#graph input", *"conv9", "\ue007")
     assert page.js("return document.querySelector('#aside h3').textContent").startswith("conv9")
+    scale = "Number(document.querySelector('#graph canvas').dataset.scale)"
+    for _ in range(8):
+        page.js("document.querySelector('#graph [aria-label=\"Zoom out\"]').click()")
+    page.until(f"{scale} < 0.3")
+    page.press("#graph input", "\ue007")  # what is found can be read
+    page.until(f"{scale} === 1")
     page.js("[...document.querySelectorAll('#graph button')].find(b => b.textContent === 'Unfold all').click()")
     page.until("document.querySelector('#graph canvas').dataset.boxes > arguments[0]", 2 * folded)
     assert page.complaints() == []
@@ -387,6 +393,44 @@ def test_names_of_the_model_are_only_text(page, reports, command, tmp_path):
     assert page.js("return document.querySelector('#model').textContent") == name
     assert page.js("return document.querySelectorAll('img').length") == 0
     assert page.complaints() == []
+
+
+def test_a_narrow_window_and_long_names(page, reports, command, tmp_path):
+    """360 pixels: nothing is wider than the window, and the head of the page leaves with it. Long names keep their
+    ends, and one without letters has a number."""
+    report = json.loads(reports("resnet8").read_text())
+    for i, layer in enumerate(report["layers"]):
+        layer["key"] = layer["name"] = f"{'backbone_stage/' * 30}conv_{i}" if i else " \t\u2028"
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(report))
+    made = html(command, path, "--compare", reports("resnet8"), reports("ds_cnn"))
+    narrow = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    try:
+        page.open(made)
+        for view in [*VIEWS, "compare"]:
+            page.show(view)
+            page.shot(f"narrow-{view}")
+        assert page.js("return document.documentElement.scrollWidth") <= 360
+        assert page.js("return document.querySelector('header').getBoundingClientRect().bottom") <= 0
+        names = page.js(
+            "return [...document.querySelectorAll('#layers tbody tr')].map((tr) => tr.cells[1].textContent)"
+        )
+        assert names[0] == "layer 0" and names[1].startswith("backbone") and names[1].endswith("/conv_1")
+        assert max(map(len, names)) <= 60 and page.complaints() == []
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_runs_of_one_file_name_are_told_apart(command, reports, tmp_path):
+    for folder in ("before", "after"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.json").write_bytes(reports("resnet8").read_bytes())
+    done = command("report", "--compare", "before/run.json", "after/run.json", "--html", "page.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "page.html").read_text()
+    (data,) = re.findall('<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL)
+    assert [run["name"] for run in json.loads(data)["runs"]] == ["before/run.json", "after/run.json"]
 
 
 def test_what_is_refused(command, tmp_path, reports):

@@ -12,6 +12,7 @@ import os
 import pathlib
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -503,6 +504,16 @@ def test_a_scheduler_without_workers_is_told(monkeypatch):
         pool.run("tests.system.explore_worker:raises", units([1]), lambda *_: None)
 
 
+def test_a_scheduler_that_does_not_answer_is_named_with_the_way_out(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(workers.DaskPool, "CONNECT_SECONDS", 0.5)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
+        with pytest.raises(ConnectionError, match=f"no scheduler of Dask answers at {address}.*dask scheduler.*number"):
+            workers.open_pool(f"dask:{address}")
+
+
 def test_a_unit_that_kills_every_worker_is_lost_and_no_other(tmp_path):
     seen = {}
     with workers.open_pool("2", {}) as pool:
@@ -523,7 +534,9 @@ def test_workers_that_cannot_start_end_the_run(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "-1", "many", "dask2", "\u00b2", "9" * 5000, "dask:0", "dask:\u00b2", "dask:host"]
+    "text",
+    ["0", "-1", "many", "dask2", "\u00b2", "9" * 5000, "dask:0", "dask:\u00b2", "dask:host", "dask:carrier://host:8786"]
+    + ["dask:tcp://host:0", "dask:tcp://host:65536", "dask:tcp://host/path:8786"],
 )
 def test_bad_workers_are_refused(text):
     with pytest.raises(ValueError, match="dask"):

@@ -351,6 +351,14 @@ def test_a_seed_decides_and_nothing_is_done_twice(tuned, tmp_path):
     assert different.units > 0 and different.known_units == 0
 
 
+@pytest.mark.parametrize("trials", [1, 2, 3, 7, 18])
+def test_as_many_schedules_are_measured_as_was_said(tmp_path, trials):
+    lines = []
+    outcome = tuning.tune(DIGITS, database=tmp_path / "t.db", progress=lines.append, **{**SMALL, "trials": trials})
+    assert outcome.trials == trials
+    assert trials == 1 or f" {trials} of {trials} trials" in lines[-1]
+
+
 def killed_after_two_units(words, database):
     """Starts a tuning and kills it when its database has two units; the number of units that it then has."""
     child = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -499,8 +507,8 @@ def test_a_client_of_a_cluster_that_is_killed_loses_nothing(tuned, tmp_path, clu
     for part in parts:
         part.kill()
     outcome = tuning.tune(DIGITS, database=database, **SMALL)
-    assert outcome.schedules == found.schedules and outcome.known_units >= on_the_cluster.units
-    assert units(database) == outcome.units
+    assert outcome.schedules == found.schedules and outcome.known_units >= kept
+    assert units(database) >= outcome.units  # and those that ended where 14 trials did
 
 
 def test_two_tuners_share_a_database(tmp_path):
@@ -717,7 +725,7 @@ def test_a_full_disk_is_told_and_what_was_kept_stays(tmp_path):
     [
         ({"search": "luck"}, "there is no search 'luck'"),
         ({"judge": "closed-form"}, "alone"),
-        ({"judge": "jury"}, "there is no cost model 'jury'"),
+        ({"judge": "jury"}, "there is no judge 'jury' of a tuning; known: replay, sysc, rtl"),
         ({"workers": "many"}, "workers 'many'"),
         ({"workers": "dask:0"}, "workers 'dask:0'"),
         ({"config": "npu0"}, "npu0"),

@@ -255,7 +255,12 @@ def test_errors_name_the_server_the_cause_and_the_way_out(server, network):
     refused("remote:nowhere", "remote:HOST:PORT, for example", "invalid_argument")
     refused("remote", "remote:HOST:PORT, for example", "invalid_argument")
     refused("remote:192.0.2.1:9190", "TLS alone: give the server's certificate", "invalid_argument")
-    refused(server.device, "no device 'rtl:9' is served here; there are fsim, sysc, rtl", "io", serves="rtl:9")
+    refused(
+        server.device,
+        "no device 'rtl:9' is served here; there are fsim, sysc, rtl; the device option serves=",
+        "invalid_argument",
+        serves="rtl:9",
+    )
     refused(server.device, "option 'waves' concerns the server's machine", "invalid_argument", waves="/tmp/x.fst")
     refused(server.device, "bandwidth is a number from 1 to 8", "invalid_argument", serves="sysc", bandwidth="99")
     refused(server.device, "asked for; this server gives a client from 1 to", "does_not_fit", memory="3000G")

@@ -4,6 +4,7 @@ what ran where. The program keeps its standard output, its signals and its exit 
 standard error."""
 
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -123,13 +124,27 @@ def write_page(settings, page):
     reports = sorted(pathlib.Path(settings.folder).glob("*.report.json"), key=lambda p: p.stat().st_mtime_ns)
     if not reports:
         return say(settings, f"no session ran on Tessera, and '{page}' is not written")
-    words = ["report", "--compare", *map(str, reports), "--html", str(page)]
-    done = subprocess.run(
-        [sys.executable, "-m", "tessera", *words], env=plain_environment(), capture_output=True, text=True
-    )
+    with tempfile.TemporaryDirectory(prefix="tessera-page-") as folder:
+        words = ["report", "--compare", *_named(reports, folder), "--html", str(page)]
+        done = subprocess.run(
+            [sys.executable, "-m", "tessera", *words], env=plain_environment(), capture_output=True, text=True
+        )
     if done.returncode:
         sys.stderr.write(done.stderr)
     return None
+
+
+def _named(reports, folder):
+    """Links to the reports that bear the names of their models, which the page calls the runs by: with a number from
+    the second session of a name on."""
+    seen, links = collections.Counter(), []
+    for report in reports:
+        name = json.loads(report.read_text(encoding="utf-8"))["model"]["name"]
+        name = name.encode("utf-8", "replace")[:200].decode("utf-8", "ignore").replace("/", "_")
+        seen[name] += 1
+        links.append(os.path.join(folder, f"{name} {seen[name]}.json" if seen[name] > 1 else f"{name}.json"))
+        os.symlink(report, links[-1])
+    return links
 
 
 def start(settings, words):

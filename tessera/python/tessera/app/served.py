@@ -257,7 +257,7 @@ class Served:
     def report(self):
         with contextlib.suppress(_tessera.Error):
             report = self.session.report()
-            report["model"] = self.name
+            report["model"]["name"] = self.name
             self.context.journal.report(json.dumps(report))
 
     # --- comparing and capturing

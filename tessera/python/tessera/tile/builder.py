@@ -21,6 +21,7 @@ from .tiles import Reference, Tile, as_box
 
 TYPES = {name: np.dtype(name) for name in ("int8", "uint8", "int32")}
 INT8 = (-128, 127)
+MOST_BYTES = 1 << 32  # of all tensors of a kernel
 
 
 def type_of(dtype):
@@ -62,6 +63,32 @@ class Statement:
         return f"{os.path.basename(self.file)}:{self.line}"
 
 
+def extents_of(shape, what):
+    """A shape as integers of Python."""
+    extents = tuple(integer_of(extent) for extent in shape)
+    if None in extents:
+        refuse(f"{what}: extents are integers, not {tuple(shape)}")
+    return extents
+
+
+def expect_integers(**numbers):
+    for name, value in numbers.items():
+        if integer_of(value) is None:
+            refuse(f"{name} is an integer, not {value!r}")
+
+
+def expect_table(table):
+    if not isinstance(table, Tile) or table.space != "table":
+        refuse("a table is what table() made of 256 integers")
+
+
+def expect_reduction(reduce, over):
+    if bool(over) != (reduce is not None):
+        refuse("a reduction has a name and axes: reduce='sum', over=[i]")
+    if reduce not in (None, "sum", "max") or not all(isinstance(axis, Axis) for axis in over):
+        refuse("a reduction is 'sum' or 'max', over axes that axes() or axis() made")
+
+
 class Builder(Events):
     """The first argument of a kernel. Its methods either allocate or add a statement; all raise KernelError, which
     names the line, where the machine has no such thing."""
@@ -82,12 +109,17 @@ class Builder(Events):
         dtype = type_of(dtype)
         if layout not in (None, *LAYOUTS):
             refuse(f"tensor '{name}': a layout is one of {', '.join(LAYOUTS)}, not {layout!r}")
-        shape = tuple(int(extent) for extent in shape)
+        shape = extents_of(shape, f"tensor '{name}'")
         if not shape or min(shape) < 1:
             refuse(f"tensor '{name}' has shape {shape}; a kernel's tensors have at least one axis and one element")
         row = shape[order_of(layout, len(shape))[-1]]
         padded = aligned(row, max(self.machine.block_in, self.machine.block_out)) if layout is None else row
         tensor = Tensor(name, dtype, shape, padded, int(fill) & 255, ARENA, self.arena, layout or "rows")
+        if self.arena + tensor.bytes > MOST_BYTES:
+            refuse(
+                f"tensor '{name}' takes {tensor.bytes:,} bytes behind {self.arena:,}; a kernel's tensors take "
+                f"{MOST_BYTES:,} bytes at most"
+            )
         self.arena = aligned(self.arena + tensor.bytes, 64)
         self.tensors.append(tensor)
         return tensor
@@ -144,6 +176,7 @@ class Builder(Events):
         return tile
 
     def _blocked(self, space, shape, dtype, lanes, rows, zero=0):
+        shape = extents_of(shape, f"a tile of {space}")
         if len(shape) < 2 or min(shape) < 1:
             refuse(f"a tile of {space} has at least two axes of at least one element, not {tuple(shape)}")
         dims = (*shape[:-2], -(-shape[-2] // rows), -(-shape[-1] // lanes))
@@ -442,6 +475,7 @@ class Builder(Events):
         if src.tile.space != "acc":
             fields["src_unsigned"] = int(src.tile.unsigned)
         raw = dst.tile.space == "acc"
+        expect_integers(zero=zero, low=0 if low is None else low, high=0 if high is None else high)
         if params is not None:
             references["param"] = self._reference(params, ("param",), "params")
             fields["convert"] = 1
@@ -451,19 +485,12 @@ class Builder(Events):
             fields["high"] = bounds[1] - zero if high is None else high
             fields["out_zero"] = zero
         if table is not None:
+            expect_table(table)
             fields |= {"table_enable": 1, "table": table.first, "table_unsigned": int(table.unsigned)}
         if second is not None:
             references["second"] = second.reference
-            fields |= {
-                "second_op": second.operation,
-                "second_swap": int(second.swap),
-                "second_unsigned": int(second.reference.tile.unsigned),
-                "constant_addr": second.constants.first,
-            }
-            if second.table is not None:
-                fields |= {"second_table_enable": 1, "second_table": second.table.first}
-        if bool(over) != (reduce is not None):
-            refuse("a reduction has a name and axes: reduce='sum', over=[i]")
+            fields |= second.fields()
+        expect_reduction(reduce, over)
         if reduce is not None:
             fields["reduce_op"] = reduce
         found = []
@@ -508,6 +535,10 @@ class Builder(Events):
         known = {"rx", "ry", "f", "zx", "zy", "low", "high", "zero", "fused"}
         if operation not in ("add", "mul", "max", "min") or set(numbers) - known:
             refuse(f"a second operation is add, mul, max or min with {', '.join(sorted(known))}")
+        whole = {"low", "high", "zero", "zx", "zy"}
+        expect_integers(**{name: value for name, value in numbers.items() if name in whole})
+        if table is not None:
+            expect_table(table)
         reference = self._reference(reference, ("out",), "second operand")
         numbers = {"low": -128, "high": 127} | {name: float(value) for name, value in numbers.items()}
         content = _tessera.second_constants(operation, numbers, x, y)
@@ -616,6 +647,7 @@ class Builder(Events):
         self._map(target, source, scalars, over, fields, zero, low, high, "normalise", params)
 
     def _map(self, target, source, scalars, over, fields, zero, low, high, what, params=None):
+        expect_integers(zero=zero, low=low, high=high)
         dst = self._reference(target, ("out", "inp"), "target")
         spaces = ("acc", "out", "inp") if fields["operation"] == "sum_softmax" else ("out", "inp")
         src = self._reference(source, spaces, "source")
@@ -643,3 +675,15 @@ class Second:
     constants: Tile
     swap: bool
     table: Tile | None
+
+    def fields(self):
+        """Those of the instruction."""
+        found = {
+            "second_op": self.operation,
+            "second_swap": int(self.swap),
+            "second_unsigned": int(self.reference.tile.unsigned),
+            "constant_addr": self.constants.first,
+        }
+        if self.table is not None:
+            found |= {"second_table_enable": 1, "second_table": self.table.first}
+        return found

@@ -160,7 +160,8 @@ def programs_of(node, entry, types, constants, config):
             continue
         if name not in types:
             raise KernelError(
-                f"{label}: the shape of its input '{name}' is not known; give --shape, or write it to value_info"
+                f"{label}: the shape of its input '{name}' is not known; give it (--shape, in Python shapes=), or "
+                "write it to value_info"
             )
         kind, shape = types[name]
         if kind not in NAMES:

@@ -12,9 +12,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class KernelError(tessera.Error):
     """A statement that the machine cannot carry out. The message begins with the file and the line of the statement."""
 
+    code = "invalid_argument"
+
 
 class DoesNotFit(KernelError):
     """A scratchpad of this machine is too small for the tiles of a kernel; another one may do."""
+
+    code = "does_not_fit"
 
 
 def caller():

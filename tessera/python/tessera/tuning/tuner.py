@@ -23,8 +23,10 @@ from .learned import COST_MODELS, Trees, lightgbm
 from .learned import VERSION as FEATURES
 from .search import BUILD, OTHER_BUILD, SEARCHES, bench_of, text_of
 
+JUDGES = ("replay", "sysc", "rtl")  # that measure a whole model
 UNITS = 4  # of a round
 FINALS = 4  # schedules that the judge measures in a unit
+FRUITLESS = 8  # rounds without any schedule to measure, after which a tuning ends
 STEPS = 160  # replays of a unit
 WIDTH = 2  # neighbours that may change together
 TEACHERS = 25  # units of the database that the learned cost model begins with at most
@@ -81,7 +83,7 @@ class Tuner:
     def __init__(self, bench, graph, state, settings, measure):
         self.bench, self.graph, self.state, self.settings, self.measure = bench, graph, state, settings, measure
         self.promise = Promise()
-        self.cycles, self.bytes = measure(state)
+        self.cycles, self.bytes = bench.tuning.whole(state, settings["judge"])
         self.rng = random.Random(f"{settings['seed']} {graph}")
 
     def begin_with(self, state):
@@ -98,27 +100,28 @@ class Tuner:
         """Cycles of a unit alone, as far as the closed form knows."""
         return self.bench.tuning.alone(*unit, "closed-form")[0]
 
-    def round(self):
-        """Payloads of units that look at different layers."""
+    def round(self, left):
+        """Payloads of units that look at different layers. left: trials that all of them may take together."""
         weights = [
             sum(self.promise.of(op, self.share(unit) / len(self.operations(unit))) for op in self.operations(unit))
             for unit in self.state
         ]
         payloads = []
         for _ in range(min(UNITS, len(self.state))):
-            if not any(weights):
+            finals = min(FINALS, left)
+            if not any(weights) or finals == 0:
                 break
+            left -= finals
             at = self.rng.choices(range(len(weights)), weights)[0]
             first, last = at, min(len(self.state), at + self.rng.randint(1, WIDTH))
             for taken in range(first, last):
                 weights[taken] = 0
-            payloads.append(
-                {**self.settings, "state": self.state, "focus": [first, last], "seed": self.rng.getrandbits(62)}
-            )
+            own = {"state": self.state, "focus": [first, last], "seed": self.rng.getrandbits(62), "finals": finals}
+            payloads.append({**self.settings, **own})
         return payloads
 
-    def take(self, payloads, results):
-        """Puts together what the units of a round found."""
+    def take(self, payloads, results, left):
+        """Puts together what the units of a round found, in so many measurements at most."""
         changes = []
         for payload, result in zip(payloads, results):
             first, last = payload["focus"]
@@ -129,21 +132,22 @@ class Tuner:
                 changes.append((best[0], best[1], first, last, [tuple(unit) for unit in best[2]]))
         changes.sort(key=lambda change: change[:4])
         if not changes:
-            return 0
-        start, count = self.state, 0
+            return
+        start = self.state
         self.cycles, self.bytes = changes[0][:2]
         kept = [changes[0]]
         self.state = self._with(start, kept)
         for change in changes[1:]:
+            if left == 0:
+                break
             if any(change[2] < other[3] and other[2] < change[3] for other in kept):
                 continue
             state = self._with(start, [*kept, change])
             cycles, moved = self.measure(state)
-            count += 1
+            left -= 1
             if cycles < self.cycles:
                 kept.append(change)
                 self.state, self.cycles, self.bytes = state, cycles, moved
-        return count
 
     @staticmethod
     def _with(state, changes):
@@ -189,6 +193,8 @@ def tune(
         sampled.optuna()
     if judge == "closed-form":
         raise errors.argument("the closed form judges single layers alone; take replay, sysc or rtl")
+    if judge not in JUDGES:
+        raise errors.argument(f"there is no judge '{judge}' of a tuning; known: {', '.join(JUDGES)}")
     if wrong := obstacle(workers):
         raise errors.argument(wrong)
     data = model if isinstance(model, bytes) else _tessera.model_bytes(os.fspath(model))
@@ -201,7 +207,6 @@ def tune(
         "judge": judge,
         "search": search,
         "steps": STEPS,
-        "finals": FINALS,
         "seed": seed,
         "build": BUILD,
     }
@@ -237,6 +242,7 @@ class _Run:
         for unit in self.bench.tuning.chosen():
             graphs.setdefault(self.bench.pieces[unit[0]]["graph"], []).append(tuple(unit))
         tuners = [Tuner(self.bench, graph, state, self.settings, self.measure) for graph, state in graphs.items()]
+        self.trials = 1  # the compiler's choice, of all graphs
         default = self.total(tuners)[0]
         self.default_replay = self.replayed(graphs.values())
         self.say(f"default: {default} cycles by {self.settings['judge']}, {len(self.bench.pieces)} layers and chains")
@@ -246,27 +252,33 @@ class _Run:
         self.keep(tuners, default)
         try:
             pool = open_pool(self.workers, self.shared)
-        except (ValueError, ImportError, OSError) as error:
+        except (ValueError, ImportError) as error:
             raise errors.argument(str(error)) from None
+        except OSError as error:
+            raise errors.error("io", f"workers: {error}") from None
         with pool:
-            number = 0
-            while self.trials < self.limit:
+            number = fruitless = 0
+            while self.trials < self.limit and fruitless < FRUITLESS:
                 number += 1
                 # The graph with most cycles has most to gain; each has its turn.
                 tuner = tuners[number % len(tuners)] if number % 3 == 0 else max(tuners, key=lambda t: t.cycles)
-                payloads = [{**payload, **self.taught()} for payload in tuner.round()]
+                payloads = [{**payload, **self.taught()} for payload in tuner.round(self.limit - self.trials)]
                 results = self.results(pool, payloads)
                 self.samples += [sample for result in results for sample in result.get("samples", [])]
-                self.trials += sum(len(result["trials"]) for result in results)
+                measured = sum(len(result["trials"]) for result in results)
+                fruitless = 0 if measured else fruitless + 1
+                self.trials += measured
                 before = self.total(tuners)[0]
-                tuner.take(payloads, results)
+                tuner.take(payloads, results, self.limit - self.trials)
                 cycles = self.total(tuners)[0]
                 if cycles < before:
                     self.keep(tuners, default)
                 self.say(
-                    f"round {number}: {min(self.trials, self.limit)} of {self.limit} trials, best {cycles} cycles "
+                    f"round {number}: {self.trials} of {self.limit} trials, best {cycles} cycles "
                     f"({100 * (cycles / default - 1):+.1f} %), {time.monotonic() - self.start:.0f} s"
                 )
+            if self.trials < self.limit:
+                self.say(f"{FRUITLESS} rounds found no schedule to measure; the rest of the trials is left out")
         self.keep_layers(tuners)
         cycles, moved = self.total(tuners)
         return Outcome(
@@ -299,7 +311,6 @@ class _Run:
                 self.say("another build of the compiler found schedules that are not legal now; they are left out")
             elif state != tuner.state:
                 tuner.begin_with(state)
-                self.trials += 1
                 count += 1
         if count:
             cycles, judge = self.total(tuners)[0], self.settings["judge"]
@@ -336,11 +347,19 @@ class _Run:
         text = json.dumps([*self.key, BUILD, {**payload, "config": ""}], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def known_unit(self, key, payload):
+        """What the database has of a unit. Of one that may measure fewer schedules than usual, where the trials end,
+        these are the first ones of the unit that measured all."""
+        kept = self.database.unit(key)
+        if kept is None and payload["finals"] < FINALS:
+            kept = self.database.unit(self.digest({**payload, "finals": FINALS}))
+        return kept and {**kept, "trials": kept["trials"][: payload["finals"]]}
+
     def results(self, pool, payloads):
         """In the order of the payloads; those that the database has are not run again."""
         keys = [self.digest(payload) for payload in payloads]
         self.units += len(keys)
-        found = {key: self.database.unit(key) for key in keys}
+        found = {key: self.known_unit(key, payload) for key, payload in zip(keys, payloads)}
         missing = [(key, payload) for key, payload in zip(keys, payloads) if found[key] is None]
         self.known_units += len(keys) - len(missing)
         waiting = iter(missing)

@@ -157,7 +157,11 @@ class Pairs:
             return self.bytes(replaced(expression, inner, self.alias(inner)), loops, dtype)
 
     def decides(self, leaf, expression):
-        return any(self.same(part, leaf) for part in walk(expression))
+        """Whether a leaf is one of those of an expression. What stands inside of another leaf, as under a sum, is that
+        leaf's own."""
+        if self.same(expression, leaf):
+            return True
+        return not self.is_leaf(expression) and any(self.decides(leaf, one) for one in expression.children)
 
     def side_of(self, join, leaf):
         """The operand of a join that a leaf decides."""
