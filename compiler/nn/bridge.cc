@@ -311,15 +311,21 @@ std::map<std::string, ops::Attribute> to_attributes(mlir::DictionaryAttr diction
   return attributes;
 }
 
-ops::Node to_node(NodeOp op, const BodyMap& bodies) {
+ops::Node to_named_node(NodeOp op) {
   ops::Node node;
   node.domain = op.getDomain().str();
   node.op_type = op.getOpType().str();
   node.version = static_cast<int>(op.getVersion());
   node.name = node_name(op);
+  for (const mlir::NamedAttribute named : op.getOnnxAttributes()) node.attributes[named.getName().str()];
+  node.output_count = op.getNumResults();
+  return node;
+}
+
+ops::Node to_node(NodeOp op, const BodyMap& bodies) {
+  ops::Node node = to_named_node(op);
   node.attributes = to_attributes(op.getOnnxAttributes());
   for (const auto& [name, body] : bodies) node.attributes[name] = body;
-  node.output_count = op.getNumResults();
   return node;
 }
 

@@ -60,6 +60,8 @@ bool is_none(mlir::Value value);
 /// inference.h and interpreter.h); without it they are absent from the node.
 using BodyMap = std::map<std::string, std::shared_ptr<const ops::Subgraph>>;
 ops::Node to_node(NodeOp op, const BodyMap& bodies = {});
+/// The same with the names of the attributes alone, for what asks no values: an ensemble of trees has millions.
+ops::Node to_named_node(NodeOp op);
 /// ONNX attributes to a dictionary and back; subgraphs are skipped.
 mlir::DictionaryAttr to_dictionary(mlir::MLIRContext* context, const std::map<std::string, ops::Attribute>& attributes);
 std::map<std::string, ops::Attribute> to_attributes(mlir::DictionaryAttr dictionary);

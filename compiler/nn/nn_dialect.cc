@@ -104,7 +104,7 @@ mlir::LogicalResult NodeOp::verify() {
     }
   }
   return guarded(*this, [&] {
-    ops::Node node = to_node(*this);
+    const ops::Node node = to_named_node(*this);
     const ops::OperatorDef& def = ops::lookup(node, getNumOperands());
     int64_t count = getNumResults();
     if (count < def.min_outputs || (def.max_outputs >= 0 && count > def.max_outputs)) {

@@ -118,23 +118,6 @@ std::optional<Expansion> expand_extractor(const Node& node, const Types& inputs)
   return e.finish({e.step("Gather", {data, indices}, {{"axis", int64_t{-1}}})});
 }
 
-/// One more dimension, 1 at the place of the category; all zeros for a value that is none.
-std::optional<Expansion> expand_one_hot(const Node& node, const Types& inputs) {
-  const DType type = first(node, inputs).dtype;
-  if (node.get_int("zeros", 1) == 0)
-    node.fail(ErrorCode::kUnsupported, "zeros = 0, which makes an unknown category an error, is not served");
-  Expander e(node, inputs, kModelsVersion);
-  Operand x = e.input(0), categories;
-  if (type == DType::kString) {
-    categories = Expander::constant(Tensor::vector_of_strings(node.get_strings("cats_strings")));
-  } else {
-    x = cast(e, x, DType::kInt64);
-    categories = Expander::integers(node.get_ints("cats_int64s"));
-  }
-  const Operand same = e.step("Equal", {e.step("Unsqueeze", {x, Expander::integers({-1})}), categories});
-  return e.finish({cast(e, same, DType::kFloat)});
-}
-
 /// The inputs [N,C] (or [C] as one row) side by side as float32, each cut or filled with zeros to its given width.
 std::optional<Expansion> expand_feature_vectorizer(const Node& node, const Types& inputs) {
   const std::vector<int64_t> widths = node.get_ints("inputdimensions");
@@ -222,6 +205,50 @@ std::string key_of(const Tensor& tensor, int64_t i) {
   return std::string(reinterpret_cast<const char*>(&positive), sizeof(positive));
 }
 
+/// One more dimension, 1 at the place of the category; all zeros for a value that is none, which attribute `zeros` = 0
+/// makes an error.
+void infer_one_hot(InferContext& c) {
+  const TypeInfo& x = c.input(0);
+  const bool text = x.dtype == DType::kString;
+  const size_t categories = text ? c.node.get_strings("cats_strings").size() : c.node.get_ints("cats_int64s").size();
+  if (categories == 0)
+    c.node.fail(ErrorCode::kInvalidModel, std::string("has no ") + (text ? "cats_strings" : "cats_int64s") +
+                                              " for an operand of " + std::string(to_string(x.dtype)));
+  c.outputs[0] = TypeInfo::unranked(DType::kFloat);
+  if (!x.ranked) return;
+  Shape shape = x.shape;
+  shape.push_back(static_cast<int64_t>(categories));
+  c.outputs[0] = TypeInfo::tensor(DType::kFloat, std::move(shape));
+}
+
+void evaluate_one_hot(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor& given = c.input(0);
+  const bool text = given.dtype() == DType::kString;
+  const Tensor x =
+      text ? given
+           : evaluate({"", "Cast", 13, "", {{"to", static_cast<int64_t>(DType::kInt64)}}, 1}, {given})[0].tensor;
+  const Tensor categories = text ? Tensor::vector_of_strings(c.node.get_strings("cats_strings"))
+                                 : Tensor::vector_i64(c.node.get_ints("cats_int64s"));
+  std::unordered_map<std::string, int64_t> places;
+  for (int64_t i = 0; i < categories.size(); ++i) places[key_of(categories, i)] = i;
+  Tensor out(DType::kFloat, types[0].shape);
+  auto y = out.as_mutable<float>();
+  const bool needed = c.node.get_int("zeros", 1) == 0;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const auto found = places.find(key_of(x, i));
+    if (found != places.end())
+      y[static_cast<size_t>(i * categories.size() + found->second)] = 1;
+    else if (needed)
+      c.node.fail(
+          ErrorCode::kInvalidArgument,
+          "element " + std::to_string(i) + " of the operand, " +
+              (text ? "'" + x.strings()[static_cast<size_t>(i)] + "'"
+                    : std::to_string(x.as<int64_t>()[static_cast<size_t>(i)])) +
+              ", is none of the categories, which attribute 'zeros' = 0 makes an error; give one of the categories");
+  }
+  c.outputs[0] = std::move(out);
+}
+
 void infer_label_encoder(InferContext& c) {
   const Dictionary d = dictionary_of(c.node, c.input(0).dtype);
   c.outputs[0] = kernel::without_constant(c.input(0), d.values.dtype());
@@ -260,9 +287,9 @@ void register_ml(Registry& registry) {
   expansion("LinearRegressor", kernel::kOne, expand_linear_regressor,
             {"coefficients", "intercepts", "post_transform", "targets"}, infer_unknown_float);
   expansion("Normalizer", kernel::kOne, expand_normalizer, {"norm"}, infer_unknown_float);
-  expansion("OneHotEncoder", kernel::kOne, expand_one_hot, {"cats_int64s", "cats_strings", "zeros"},
-            infer_unknown_float);
   expansion("Scaler", kernel::kOne, expand_scaler, {"offset", "scale"}, infer_unknown_float);
+  kernel::add(registry, "OneHotEncoder", 1, kernel::kOne, infer_one_hot, evaluate_one_hot,
+              {"cats_int64s", "cats_strings", "zeros"}, kernel::kOne, kMl);
   std::set<std::string> names = {"classes_strings", "default_int64", "default_string"};
   kernel::add(registry, "LabelEncoder", 1, kernel::kOne, infer_label_encoder, evaluate_label_encoder, names,
               kernel::kOne, kMl);

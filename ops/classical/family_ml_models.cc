@@ -34,14 +34,13 @@ InferFunction infer_classifier(const char* integers, const std::function<int64_t
   };
 }
 
-/// Evaluates `row` (features, index -> label index and scores) for each row.
+/// Evaluates `row` (its number -> label index and scores) for each row.
 template <typename T, typename Row>
-void classify(EvalContext& c, const Tensor& labels, int64_t columns, Row row) {
-  const Rows<T> x(c.input(0));
+void classify(EvalContext& c, const Rows<T>& x, const Tensor& labels, int64_t columns, Row row) {
   Tensor y(labels.dtype(), {x.count}), z(DType::kFloat, {x.count, columns});
   for (int64_t i = 0; i < x.count; ++i) {
     std::vector<T> scores;
-    const int64_t label = row(x.row(i), x.width, scores);
+    const int64_t label = row(i, scores);
     set_label(y, i, labels, label);
     if (static_cast<int64_t>(scores.size()) != columns)
       c.node.fail(ErrorCode::kInternal, std::to_string(scores.size()) + " scores for " + std::to_string(columns));
@@ -93,11 +92,10 @@ struct OneClass {
 OneClass one_class_of(const Forest& forest) {
   std::set<int64_t> targets;
   OneClass result;
-  for (const Forest::TreeNode& n : forest.nodes)
-    for (const auto& [target, weight] : n.weights) {
-      targets.insert(target);
-      result.positive = result.positive && weight >= 0;
-    }
+  for (const auto& [target, weight] : forest.weights) {
+    targets.insert(target);
+    result.positive = result.positive && weight >= 0;
+  }
   result.binary = forest.targets == 2 && targets.size() == 1;
   return result;
 }
@@ -139,8 +137,10 @@ void evaluate_tree_classifier(EvalContext& c, const std::vector<TypeInfo>&) {
                 std::to_string(base.size()) + " base values for " + std::to_string(classes) + " classes");
   const OneClass kind = one_class_of(forest);
   with_scores(c, [&]<typename T>(kernel::Tag<T>) {
-    classify<T>(c, labels, classes, [&](const T* x, int64_t width, std::vector<T>& scores) -> int64_t {
-      std::vector<std::optional<T>> given = forest.scores<T>(c.node, x, width);
+    const Rows<T> x(c.input(0));
+    const std::vector<std::optional<T>> all = forest.scores<T>(c.node, x);
+    classify<T>(c, x, labels, classes, [&](int64_t i, std::vector<T>& scores) -> int64_t {
+      std::vector<std::optional<T>> given(all.begin() + i * classes, all.begin() + (i + 1) * classes);
       if (classes == 2) return two_classes(kind, transform, base, std::move(given), scores);
       int64_t best = -1;
       for (size_t k = 0; k < given.size(); ++k) {
@@ -168,11 +168,13 @@ void regress(EvalContext& c, const Forest& forest, PostTransform transform, cons
                 std::to_string(base.size()) + " base values for " + std::to_string(forest.targets) + " targets");
   with_scores(c, [&]<typename T>(kernel::Tag<T>) {
     const Rows<T> x(c.input(0));
+    const std::vector<std::optional<T>> all = forest.scores<T>(c.node, x);
     std::vector<double> out;
     for (int64_t i = 0; i < x.count; ++i) {
       std::vector<T> scores;
-      for (const std::optional<T>& score : forest.scores<T>(c.node, x.row(i), x.width))
-        scores.push_back(score.value_or(0) + (base.empty() ? T{0} : static_cast<T>(base[scores.size()])));
+      for (int64_t k = 0; k < forest.targets; ++k)
+        scores.push_back(all[static_cast<size_t>(i * forest.targets + k)].value_or(0) +
+                         (base.empty() ? T{0} : static_cast<T>(base[scores.size()])));
       if (scores.size() > 1 || transform == PostTransform::kProbit) transform_row(transform, scores);
       out.insert(out.end(), scores.begin(), scores.end());
     }
@@ -218,7 +220,10 @@ void evaluate_linear_classifier(EvalContext& c, const std::vector<TypeInfo>&) {
                                               " intercepts and " + std::to_string(labels.size()) +
                                               " labels do not go together");
   const PostTransform transform = post_transform_of(c.node);
-  classify<float>(c, labels, linear_columns(c.node), [&](const float* x, int64_t width, std::vector<float>& scores) {
+  const Rows<float> rows(c.input(0));
+  const int64_t width = rows.width;
+  classify<float>(c, rows, labels, linear_columns(c.node), [&](int64_t row, std::vector<float>& scores) {
+    const float* const x = rows.row(row);
     if (static_cast<size_t>(width) * classes != weights.size())
       c.node.fail(ErrorCode::kInvalidModel,
                   std::to_string(weights.size()) + " coefficients for " + std::to_string(width) + " features");
@@ -385,7 +390,10 @@ void evaluate_svm_classifier(EvalContext& c, const std::vector<TypeInfo>&) {
   const PostTransform transform = post_transform_of(node);
   const Kernel kernel(node);
   std::optional<PairwiseMachine> machine;
-  classify<float>(c, labels, svm_columns(node), [&](const float* x, int64_t width, std::vector<float>& scores) {
+  const Rows<float> rows(c.input(0));
+  const int64_t width = rows.width;
+  classify<float>(c, rows, labels, svm_columns(node), [&](int64_t row, std::vector<float>& scores) {
+    const float* const x = rows.row(row);
     int64_t label = 0;
     if (node.get_ints("vectors_per_class").empty()) {
       label = linear_machine(node, kernel, x, width, classes, scores);

@@ -2,7 +2,11 @@
 // Decision trees from the two forms in which ai.onnx.ml writes them, and their scores.
 #include "ops/classical/trees.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
+#include <unordered_map>
 
 namespace tessera::ops {
 
@@ -56,26 +60,58 @@ double erf_inverse(double given) {
   return (x < 0 ? -1 : 1) * std::sqrt(-v + std::sqrt(v * v - v2));
 }
 
-/// Whether a feature takes the branch "true".
-template <typename T>
-bool takes(const Forest::TreeNode& n, T x) {
-  const T threshold = static_cast<T>(n.threshold);
-  if (n.missing_is_true && std::isnan(x)) return true;
-  switch (n.mode) {
-    case Mode::kLessEqual: return x <= threshold;
-    case Mode::kLess: return x < threshold;
-    case Mode::kGreaterEqual: return x >= threshold;
-    case Mode::kGreater: return x > threshold;
-    case Mode::kEqual: return x == threshold;
-    case Mode::kNotEqual: return x != threshold;
-    case Mode::kMember:
-      for (const double member : n.members)
-        if (static_cast<T>(member) == x) return true;
-      return false;
-    case Mode::kLeaf: break;
-  }
-  return false;
+/// A number of nodes, features or weights that a Forest can count.
+uint32_t counted(const Node& node, int64_t value) {
+  if (value < 0 || value >= std::numeric_limits<int32_t>::max())
+    node.fail(ErrorCode::kInvalidModel, "a tree's number " + std::to_string(value) + " is out of range");
+  return static_cast<uint32_t>(value);
 }
+
+int32_t feature_of(const Node& node, int64_t feature) {
+  if (feature < 0) node.fail(ErrorCode::kInvalidModel, "a tree's node has a negative feature");
+  return static_cast<int32_t>(counted(node, feature));
+}
+
+/// Where the node of a tree stands that has an id. Exporters write the nodes of a tree side by side and in the order of
+/// their ids, so that a look is enough; others are looked for.
+class Places {
+ public:
+  Places(const Node& node, const std::vector<int64_t>& trees, const std::vector<int64_t>& ids)
+      : node_(node), trees_(trees), ids_(ids) {
+    const auto key = [&](size_t i) { return std::make_pair(trees[i], ids[i]); };
+    for (size_t i = 0; i < trees.size(); ++i)
+      if (i == 0 || trees[i] != trees[i - 1]) starts_.emplace(trees[i], i);
+    order_.resize(trees.size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    const auto before = [&](size_t a, size_t b) { return key(a) < key(b); };
+    if (!std::is_sorted(order_.begin(), order_.end(), before)) std::stable_sort(order_.begin(), order_.end(), before);
+    for (size_t i = 1; i < order_.size(); ++i)
+      if (key(order_[i]) == key(order_[i - 1]))
+        node.fail(ErrorCode::kInvalidModel, "node " + std::to_string(ids[order_[i]]) + " of tree " +
+                                                std::to_string(trees[order_[i]]) + " is given twice");
+  }
+
+  uint32_t operator()(int64_t tree, int64_t id) {
+    if (last_ == starts_.end() || last_->first != tree) last_ = starts_.find(tree);
+    if (last_ != starts_.end() && id >= 0 && id < static_cast<int64_t>(ids_.size())) {
+      const size_t guess = last_->second + static_cast<size_t>(id);
+      if (guess < ids_.size() && trees_[guess] == tree && ids_[guess] == id) return static_cast<uint32_t>(guess);
+    }
+    const auto found = std::lower_bound(
+        order_.begin(), order_.end(), std::make_pair(tree, id),
+        [&](size_t i, const std::pair<int64_t, int64_t>& key) { return std::make_pair(trees_[i], ids_[i]) < key; });
+    if (found == order_.end() || trees_[*found] != tree || ids_[*found] != id)
+      node_.fail(ErrorCode::kInvalidModel, "tree " + std::to_string(tree) + " has no node " + std::to_string(id));
+    return static_cast<uint32_t>(*found);
+  }
+
+ private:
+  const Node& node_;
+  const std::vector<int64_t>&trees_, &ids_;
+  std::unordered_map<int64_t, size_t> starts_;  // the first node of each tree
+  std::unordered_map<int64_t, size_t>::const_iterator last_ = starts_.end();
+  std::vector<size_t> order_;  // by tree and id
+};
 
 }  // namespace
 
@@ -146,9 +182,29 @@ int64_t row_count(const Node& node, const TypeInfo& x) {
   return x.shape.size() == 1 ? 1 : x.shape[0];
 }
 
+/// Whether a feature takes the branch "true".
 template <typename T>
-const Forest::TreeNode& Forest::leaf_of(const Node& node, size_t root, const T* features, int64_t width) const {
-  size_t at = root;
+bool Forest::takes(const TreeNode& n, T x) const {
+  const T threshold = static_cast<T>(n.threshold);
+  if (n.missing_is_true && std::isnan(x)) return true;
+  switch (n.mode) {
+    case Mode::kLessEqual: return x <= threshold;
+    case Mode::kLess: return x < threshold;
+    case Mode::kGreaterEqual: return x >= threshold;
+    case Mode::kGreater: return x > threshold;
+    case Mode::kEqual: return x == threshold;
+    case Mode::kNotEqual: return x != threshold;
+    case Mode::kMember:
+      return std::any_of(members.begin() + n.first, members.begin() + n.end,
+                         [x](double member) { return static_cast<T>(member) == x; });
+    case Mode::kLeaf: break;
+  }
+  return false;
+}
+
+template <typename T>
+const Forest::TreeNode& Forest::leaf_of(const Node& node, uint32_t root, const T* features, int64_t width) const {
+  uint32_t at = root;
   for (size_t depth = 0; depth <= nodes.size(); ++depth) {
     const TreeNode& n = nodes[at];
     if (n.mode == Mode::kLeaf) return n;
@@ -161,21 +217,27 @@ const Forest::TreeNode& Forest::leaf_of(const Node& node, size_t root, const T* 
 }
 
 template <typename T>
-std::vector<std::optional<T>> Forest::scores(const Node& node, const T* features, int64_t width) const {
-  std::vector<std::optional<T>> result(static_cast<size_t>(targets));
-  for (const size_t root : roots)
-    for (const auto& [target, given] : leaf_of(node, root, features, width).weights) {
-      std::optional<T>& score = result[static_cast<size_t>(target)];
-      const T weight = static_cast<T>(given);
-      if (!score)
-        score = weight;
-      else if (aggregate == Aggregate::kMinimum)
-        score = std::min(*score, weight);
-      else if (aggregate == Aggregate::kMaximum)
-        score = std::max(*score, weight);
-      else
-        *score += weight;
-    }
+void Forest::add(const TreeNode& leaf, std::optional<T>* scores) const {
+  for (uint32_t i = leaf.first; i < leaf.end; ++i) {
+    std::optional<T>& score = scores[weights[i].target];
+    const T weight = static_cast<T>(weights[i].value);
+    if (!score)
+      score = weight;
+    else if (aggregate == Aggregate::kMinimum)
+      score = std::min(*score, weight);
+    else if (aggregate == Aggregate::kMaximum)
+      score = std::max(*score, weight);
+    else
+      *score += weight;
+  }
+}
+
+/// Tree by tree, so that the nodes of one stay in the processor's cache. Each score has its sum in the trees' order.
+template <typename T>
+std::vector<std::optional<T>> Forest::scores(const Node& node, const Rows<T>& x) const {
+  std::vector<std::optional<T>> result(static_cast<size_t>(x.count * targets));
+  for (const uint32_t root : roots)
+    for (int64_t i = 0; i < x.count; ++i) add(leaf_of(node, root, x.row(i), x.width), result.data() + i * targets);
   if (aggregate == Aggregate::kAverage)
     for (std::optional<T>& score : result)
       if (score) *score /= static_cast<T>(roots.size());
@@ -197,30 +259,21 @@ Forest forest_by_nodes(const Node& node, const std::string& prefix, int64_t targ
   require_length(node, modes.size(), count, "nodes_modes");
   require_length(node, thresholds.size(), count, "nodes_values");
   if (!missing.empty()) require_length(node, missing.size(), count, "nodes_missing_value_tracks_true");
-  std::map<std::pair<int64_t, int64_t>, size_t> places;
-  for (size_t i = 0; i < count; ++i)
-    if (!places.emplace(std::make_pair(trees[i], ids[i]), i).second)
-      node.fail(ErrorCode::kInvalidModel,
-                "node " + std::to_string(ids[i]) + " of tree " + std::to_string(trees[i]) + " is given twice");
-  const auto place = [&](int64_t tree, int64_t id) {
-    const auto found = places.find({tree, id});
-    if (found == places.end())
-      node.fail(ErrorCode::kInvalidModel, "tree " + std::to_string(tree) + " has no node " + std::to_string(id));
-    return found->second;
-  };
+  counted(node, static_cast<int64_t>(count));
+  Places place(node, trees, ids);
+  forest.nodes.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     Forest::TreeNode n;
     n.mode = mode_of(node, modes[i]);
-    n.feature = features[i];
     n.threshold = thresholds[i];
     n.missing_is_true = !missing.empty() && missing[i] != 0;
     if (n.mode != Mode::kLeaf) {
-      if (n.feature < 0) node.fail(ErrorCode::kInvalidModel, "a tree's node has a negative feature");
+      n.feature = feature_of(node, features[i]);
       n.yes = place(trees[i], yes[i]);
       n.no = place(trees[i], no[i]);
     }
-    forest.nodes.push_back(std::move(n));
-    if (i == 0 || trees[i] != trees[i - 1]) forest.roots.push_back(i);
+    forest.nodes.push_back(n);
+    if (i == 0 || trees[i] != trees[i - 1]) forest.roots.push_back(static_cast<uint32_t>(i));
   }
   const std::vector<int64_t> weight_trees = node.get_ints(prefix + "_treeids"),
                              weight_nodes = node.get_ints(prefix + "_nodeids"),
@@ -228,12 +281,25 @@ Forest forest_by_nodes(const Node& node, const std::string& prefix, int64_t targ
   const std::vector<double> weights = numbers(node, prefix + "_weights");
   for (const auto* list : {&weight_trees, &weight_nodes, &weight_targets})
     require_length(node, list->size(), weights.size(), prefix + "_...");
+  counted(node, static_cast<int64_t>(weights.size()));
+  // Each leaf's weights side by side, in the order in which they are given.
+  std::vector<uint32_t> leaves;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (weight_targets[i] < 0 || weight_targets[i] >= targets)
       node.fail(ErrorCode::kInvalidModel,
                 "a weight is for target " + std::to_string(weight_targets[i]) + " of " + std::to_string(targets));
-    forest.nodes[place(weight_trees[i], weight_nodes[i])].weights.emplace_back(weight_targets[i], weights[i]);
+    leaves.push_back(place(weight_trees[i], weight_nodes[i]));
+    ++forest.nodes[leaves[i]].end;
   }
+  uint32_t next = 0;
+  for (Forest::TreeNode& n : forest.nodes) {
+    n.first = next;
+    next += n.end;
+    n.end = n.first;
+  }
+  forest.weights.resize(next);
+  for (size_t i = 0; i < weights.size(); ++i)
+    forest.weights[forest.nodes[leaves[i]].end++] = {weight_targets[i], weights[i]};
   return forest;
 }
 
@@ -262,32 +328,36 @@ Forest forest_by_roots(const Node& node) {
     const size_t limit = is_leaf != 0 ? weights.size() : count;
     if (index < 0 || static_cast<size_t>(index) >= limit)
       node.fail(ErrorCode::kInvalidModel, "a tree has no node or leaf " + std::to_string(index));
-    return static_cast<size_t>(index) + (is_leaf != 0 ? count : 0);
+    return counted(node, index + static_cast<int64_t>(is_leaf != 0 ? count : 0));
   };
   size_t member = 0;
   for (size_t i = 0; i < count; ++i) {
     Forest::TreeNode n;
     if (!(modes[i] >= 0 && modes[i] <= 6)) node.fail(ErrorCode::kInvalidModel, "a mode of a tree's node is not known");
     n.mode = static_cast<Mode>(static_cast<int>(modes[i]));
-    n.feature = features[i];
-    if (n.feature < 0) node.fail(ErrorCode::kInvalidModel, "a tree's node has a negative feature");
+    n.feature = feature_of(node, features[i]);
     n.threshold = splits[i];
     n.missing_is_true = !missing.empty() && missing[i] != 0;
     n.yes = place(yes[i], yes_leaf[i]);
     n.no = place(no[i], no_leaf[i]);
     if (n.mode == Mode::kMember) {
-      for (; member < members.size() && !std::isnan(members[member]); ++member) n.members.push_back(members[member]);
+      n.first = counted(node, static_cast<int64_t>(forest.members.size()));
+      for (; member < members.size() && !std::isnan(members[member]); ++member)
+        forest.members.push_back(members[member]);
       ++member;  // the NaN between two sets
+      n.end = counted(node, static_cast<int64_t>(forest.members.size()));
     }
-    forest.nodes.push_back(std::move(n));
+    forest.nodes.push_back(n);
   }
   for (size_t i = 0; i < weights.size(); ++i) {
     if (targets[i] < 0 || targets[i] >= forest.targets)
       node.fail(ErrorCode::kInvalidModel,
                 "a leaf is for target " + std::to_string(targets[i]) + " of " + std::to_string(forest.targets));
     Forest::TreeNode leaf;
-    leaf.weights.emplace_back(targets[i], weights[i]);
-    forest.nodes.push_back(std::move(leaf));
+    leaf.first = static_cast<uint32_t>(forest.weights.size());
+    leaf.end = leaf.first + 1;
+    forest.weights.push_back({targets[i], weights[i]});
+    forest.nodes.push_back(leaf);
   }
   for (const int64_t root : node.get_ints("tree_roots")) forest.roots.push_back(place(root, 0));
   return forest;
@@ -298,7 +368,7 @@ Forest forest_by_roots(const Node& node) {
   template void transform_row(PostTransform, std::vector<T>&);  \
   template std::vector<T> both_classes(PostTransform, T, bool); \
   template struct Rows<T>;                                      \
-  template std::vector<std::optional<T>> Forest::scores(const Node&, const T*, int64_t) const;
+  template std::vector<std::optional<T>> Forest::scores(const Node&, const Rows<T>&) const;
 TESSERA_TREES_OF(float)
 TESSERA_TREES_OF(double)
 #undef TESSERA_TREES_OF

@@ -34,30 +34,40 @@ struct Rows {
 int64_t row_count(const Node& node, const TypeInfo& x);
 
 struct Forest {
-  enum class Mode { kLessEqual, kLess, kGreaterEqual, kGreater, kEqual, kNotEqual, kMember, kLeaf };
+  enum class Mode : uint8_t { kLessEqual, kLess, kGreaterEqual, kGreater, kEqual, kNotEqual, kMember, kLeaf };
+  /// Small, because a row of features visits many of them.
   struct TreeNode {
-    Mode mode = Mode::kLeaf;
-    int64_t feature = 0;
     double threshold = 0;
+    uint32_t yes = 0, no = 0;     // indices of nodes
+    uint32_t first = 0, end = 0;  // of `members` for kMember, of `weights` for leaves
+    int32_t feature = 0;
+    Mode mode = Mode::kLeaf;
     bool missing_is_true = false;
-    size_t yes = 0, no = 0;                           // indices of nodes
-    std::vector<double> members;                      // of kMember
-    std::vector<std::pair<int64_t, double>> weights;  // target and weight, of leaves
+  };
+  struct Weight {
+    int64_t target = 0;
+    double value = 0;
   };
   enum class Aggregate { kAverage, kSum, kMinimum, kMaximum };
 
   std::vector<TreeNode> nodes;
-  std::vector<size_t> roots;
+  std::vector<uint32_t> roots;
+  std::vector<double> members;  // of sets, one behind the other
+  std::vector<Weight> weights;  // of leaves, likewise
   int64_t targets = 1;
   Aggregate aggregate = Aggregate::kSum;
 
-  /// Scores of a row, nothing for targets that no leaf gave a weight.
+  /// Scores [rows, targets], nothing for targets that no leaf gave a weight.
   template <typename T>
-  std::vector<std::optional<T>> scores(const Node& node, const T* features, int64_t width) const;
+  std::vector<std::optional<T>> scores(const Node& node, const Rows<T>& x) const;
 
  private:
   template <typename T>
-  const TreeNode& leaf_of(const Node& node, size_t root, const T* features, int64_t width) const;
+  const TreeNode& leaf_of(const Node& node, uint32_t root, const T* features, int64_t width) const;
+  template <typename T>
+  bool takes(const TreeNode& n, T x) const;
+  template <typename T>
+  void add(const TreeNode& leaf, std::optional<T>* scores) const;
 };
 
 /// From the attributes of TreeEnsembleClassifier ("class") and TreeEnsembleRegressor ("target").

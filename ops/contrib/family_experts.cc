@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/expansion.h"
 #include "ops/kernels/elementwise_kernel.h"
 #include "ops/kernels/gemm_kernel.h"
 #include "ops/kernels/pointwise.h"
@@ -193,6 +194,34 @@ std::vector<std::vector<Choice>> route(const EvalContext& c) {
 
 // ------------------------------------------------------------------------------------------------------------ experts
 
+/// The attribute that an expansion writes: which products multiply floats.
+constexpr const char* kFloatProducts = "float_products";
+
+/// The CPU provider rounds activations to 8 bits for blocks of 8 bits, and of 4 bits with accuracy_level 4.
+bool may_round_activations(const Node& node, size_t product) {
+  if (node.get_int("block_size", 0) <= 0) return false;
+  const int64_t bits = weight_bits(node, product);
+  return bits == 8 || (bits == 4 && node.get_int("accuracy_level", 0) == 4);
+}
+
+/// The provider prepares constant operands alone for products of integers. Where others are known at run time only, the
+/// same operator says that these products multiply floats.
+std::optional<Expansion> expand_experts(const Node& node, const std::vector<TypeInfo>& inputs) {
+  if (node.has(kFloatProducts)) return std::nullopt;
+  const auto is_late = [&](size_t i) { return i < inputs.size() && inputs[i].present && !inputs[i].constant; };
+  std::vector<int64_t> floats;
+  for (size_t p = 0; p < 3; ++p) {
+    const ProductAt& at = products(node)[p];
+    if (may_round_activations(node, p) && (is_late(at.weights) || is_late(at.scales) || is_late(at.zeros)))
+      floats.push_back(static_cast<int64_t>(p));
+  }
+  if (floats.empty()) return std::nullopt;
+  Expander e(node, inputs, node.version);
+  Expander::Attributes attributes = node.attributes;
+  attributes[kFloatProducts] = floats;
+  return e.finish(e.steps(node.op_type, e.inputs(), attributes, node.output_count, kMicrosoft, node.version));
+}
+
 /// One product of all experts: rows of x by the transposed weights of an expert, plus its bias.
 class ExpertProduct {
  public:
@@ -231,10 +260,10 @@ class ExpertProduct {
     return given > 0 ? given : depth_;
   }
 
-  /// The CPU provider rounds activations to 8 bits for blocks of 8 bits, and of 4 bits with accuracy_level 4.
   bool rounds_activations() const {
-    if (node_.get_int("block_size", 0) <= 0) return false;
-    return bits() == 8 || (bits() == 4 && node_.get_int("accuracy_level", 0) == 4);
+    const std::vector<int64_t> floats = node_.get_ints(kFloatProducts);
+    return may_round_activations(node_, product_) &&
+           std::find(floats.begin(), floats.end(), static_cast<int64_t>(product_)) == floats.end();
   }
 
   /// Each block of a row to a multiple of a 127th of its largest magnitude.
@@ -359,9 +388,10 @@ void register_experts(Registry& registry) {
   kernel::add(registry, "MoE", 1, {5, 8}, experts::infer_experts, experts::evaluate_experts, attributes, kernel::kOne,
               "com.microsoft");
   attributes.insert({"accuracy_level", "block_size", "expert_weight_bits", "fc1_expert_weight_bits",
-                     "fc2_expert_weight_bits", "fc3_expert_weight_bits", "quant_type", "weights_prepacked"});
+                     "fc2_expert_weight_bits", "fc3_expert_weight_bits", experts::kFloatProducts, "quant_type",
+                     "weights_prepacked"});
   kernel::add(registry, "QMoE", 1, {6, 15}, experts::infer_experts, experts::evaluate_experts, attributes, kernel::kOne,
-              "com.microsoft");
+              "com.microsoft", experts::expand_experts);
 }
 
 }  // namespace tessera::ops

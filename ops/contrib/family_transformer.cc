@@ -427,6 +427,17 @@ bool is_block_summed(const BlockWeights& w) {
   return w.bits == 2 ? w.block >= 32 && w.block <= 128 : w.block >= 16 && w.block <= 256;
 }
 
+/// The product of floats.
+std::optional<Expansion> expand_float_blocks(Expander& e, const Node& node, const Types& inputs,
+                                             const BlockWeights& weights) {
+  const auto groups = blocks_of_columns(node, inputs, weights.depth, weights.block);
+  if (!groups) return std::nullopt;
+  const Tensor numbers = kernel::narrow(float_weights(weights, *groups), inputs[0].dtype);
+  Operand y = e.step("MatMul", {e.input(0), Expander::constant(numbers)});
+  if (is_present(inputs, 5)) y = e.step("Add", {y, e.input(5)});
+  return e.finish({y});
+}
+
 /// Inputs: A [..,K], weights, scales, zero points, g_idx, bias [N].
 std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& inputs) {
   for (size_t i = 0; i < 3; ++i)
@@ -434,18 +445,18 @@ std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& input
   const TypeInfo& a = inputs[0];
   if (a.dtype != DType::kFloat && a.dtype != DType::kFloat16)
     node.fail(ErrorCode::kInvalidModel, "A must be float32 or float16");
+  Expander e(node, inputs, kTransformerVersion);
+  if (!inputs[1].constant && node.get_int("accuracy_level", 0) != 0) {
+    // ONNX Runtime prepares constant weights alone for its integer product, and multiplies floats by others.
+    Expander::Attributes floats = node.attributes;
+    floats.erase("accuracy_level");
+    return e.finish(e.steps(node.op_type, e.inputs(), floats, 1, kMicrosoft, node.version));
+  }
   const std::optional<BlockWeights> weights = block_weights(node, inputs);
   if (!weights) return std::nullopt;
-  Expander e(node, inputs, kTransformerVersion);
   if (node.get_int("accuracy_level", 0) != 4 || !is_block_summed(*weights) || !weights->whole_zeros ||
-      is_present(inputs, 4)) {
-    const auto groups = blocks_of_columns(node, inputs, weights->depth, weights->block);
-    if (!groups) return std::nullopt;
-    Operand y =
-        e.step("MatMul", {e.input(0), Expander::constant(kernel::narrow(float_weights(*weights, *groups), a.dtype))});
-    if (is_present(inputs, 5)) y = e.step("Add", {y, e.input(5)});
-    return e.finish({y});
-  }
+      is_present(inputs, 4))
+    return expand_float_blocks(e, node, inputs, *weights);
   if (!a.ranked) return std::nullopt;
   if (a.shape.empty() || (a.shape.back() >= 0 && a.shape.back() != weights->depth))
     node.fail(ErrorCode::kInvalidModel, "A " + to_string(a.shape) + " does not end in K");

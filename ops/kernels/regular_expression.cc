@@ -463,38 +463,63 @@ bool RegularExpression::holds(Assertion assertion, const std::u32string& text, s
   return edge == (assertion == Assertion::kWordEdge);
 }
 
+void RegularExpression::follow(Thread start, const std::u32string& text, size_t at, std::vector<size_t>& seen,
+                               std::vector<Thread>& into) const {
+  std::vector<uint32_t> pending(1, start.at);
+  while (!pending.empty()) {
+    const uint32_t pc = pending.back();
+    pending.pop_back();
+    if (seen[pc] == at) continue;
+    seen[pc] = at;
+    const Instruction& i = program_[pc];
+    switch (i.op) {
+      case Op::kJump: pending.push_back(i.a); break;
+      case Op::kSplit: pending.push_back(i.b), pending.push_back(i.a); break;
+      case Op::kAssert:
+        if (holds(static_cast<Assertion>(i.a), text, at)) pending.push_back(pc + 1);
+        break;
+      case Op::kSet:
+      case Op::kMatch: into.push_back({pc, start.begin}); break;
+    }
+  }
+}
+
 bool RegularExpression::matches(std::string_view bytes) const {
   const std::u32string text = decode_utf8(bytes);
-  std::vector<size_t> seen(program_.size(), SIZE_MAX);  // the position at which a counter was last alive
-  std::vector<uint32_t> alive, pending;
-  const auto follow = [&](uint32_t start, size_t at, std::vector<uint32_t>& into) {
-    pending.assign(1, start);
-    while (!pending.empty()) {
-      const uint32_t pc = pending.back();
-      pending.pop_back();
-      if (seen[pc] == at) continue;
-      seen[pc] = at;
-      const Instruction& i = program_[pc];
-      switch (i.op) {
-        case Op::kJump: pending.push_back(i.a); break;
-        case Op::kSplit: pending.push_back(i.b), pending.push_back(i.a); break;
-        case Op::kAssert:
-          if (holds(static_cast<Assertion>(i.a), text, at)) pending.push_back(pc + 1);
-          break;
-        case Op::kSet:
-        case Op::kMatch: into.push_back(pc); break;
-      }
-    }
-  };
-  follow(0, 0, alive);
+  std::vector<size_t> seen(program_.size(), SIZE_MAX);
+  std::vector<Thread> alive;
+  follow({0, 0}, text, 0, seen, alive);
   for (size_t at = 0; at < text.size(); ++at) {
-    std::vector<uint32_t> next;
-    for (uint32_t pc : alive)
-      if (program_[pc].op == Op::kSet && contains(sets_[program_[pc].a], text[at])) follow(pc + 1, at + 1, next);
+    std::vector<Thread> next;
+    for (const Thread& thread : alive) {
+      const Instruction& i = program_[thread.at];
+      if (i.op == Op::kSet && contains(sets_[i.a], text[at])) follow({thread.at + 1, 0}, text, at + 1, seen, next);
+    }
     alive = std::move(next);
     if (alive.empty()) return false;
   }
-  return std::any_of(alive.begin(), alive.end(), [&](uint32_t pc) { return program_[pc].op == Op::kMatch; });
+  return std::any_of(alive.begin(), alive.end(), [&](const Thread& t) { return program_[t.at].op == Op::kMatch; });
+}
+
+std::optional<std::pair<size_t, size_t>> RegularExpression::search(const std::u32string& text, size_t from) const {
+  std::vector<size_t> seen(program_.size(), SIZE_MAX);
+  std::vector<Thread> alive;  // in ascending order of their beginnings
+  std::optional<std::pair<size_t, size_t>> found;
+  for (size_t at = from; at <= text.size(); ++at) {
+    if (!found) follow({0, at}, text, at, seen, alive);
+    std::vector<Thread> next;
+    for (const Thread& thread : alive) {
+      if (found && thread.begin > found->first) break;
+      const Instruction& i = program_[thread.at];
+      if (i.op == Op::kMatch)
+        found = {thread.begin, at};
+      else if (at < text.size() && contains(sets_[i.a], text[at]))
+        follow({thread.at + 1, thread.begin}, text, at + 1, seen, next);
+    }
+    alive = std::move(next);
+    if (found && alive.empty()) break;
+  }
+  return found;
 }
 
 }  // namespace tessera::ops

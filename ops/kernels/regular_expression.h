@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions in the syntax of RE2 on UTF-8 strings, matched against a whole string in time proportional to
-// pattern times text: the pattern becomes a small program of character sets, splits and assertions, of which all
-// alternatives run side by side. There is no backtracking, so neither pattern nor text can make it explode.
+// Regular expressions in the syntax of RE2 on UTF-8 strings, matched against a whole string or searched in it, in time
+// proportional to pattern times text: the pattern becomes a small program of character sets, splits and assertions, of
+// which all alternatives run side by side. There is no backtracking, so neither pattern nor text can make it explode.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,9 @@ class RegularExpression {
   explicit RegularExpression(const std::string& pattern);
   /// Whether the pattern matches the whole text.
   bool matches(std::string_view text) const;
+  /// Where the first match at or behind `from` stands, the longest of those that begin there: its beginning and its
+  /// end. Nothing where there is none. Assertions see the text in front of `from`.
+  std::optional<std::pair<size_t, size_t>> search(const std::u32string& text, size_t from) const;
 
  private:
   friend class PatternParser;
@@ -39,6 +43,15 @@ class RegularExpression {
     bool negated = false, folds = false;
   };
 
+  /// A place in the program, and where in the text the alternative that stands there began.
+  struct Thread {
+    uint32_t at;
+    size_t begin;
+  };
+  /// Appends the sets and ends that follow `start` without reading a character; `seen` holds the position at which each
+  /// place was last reached, so that the first to reach it wins.
+  void follow(Thread start, const std::u32string& text, size_t at, std::vector<size_t>& seen,
+              std::vector<Thread>& into) const;
   bool contains(const Set& set, char32_t c) const;
   bool holds(Assertion assertion, const std::u32string& text, size_t at) const;
 

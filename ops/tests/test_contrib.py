@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from ort_compare import check, check_rejected
+from ort_compare import TesseraError, check, check_rejected, run_tessera
 
 RNG = np.random.default_rng(43)
 MS = "com.microsoft"
@@ -68,3 +68,36 @@ def test_quantised_embedding():
     mask = np.ones((2, 5), np.int32)
     operands = [ids, segments, *tables, mask, *scales, *zeros]
     same("QEmbedLayerNormalization", operands, {"epsilon": 1e-6}, outputs=2, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 5), (1, 4)])
+def test_crops_of_images(mode, size):
+    regions = np.asarray(RNG.uniform(-0.2, 1.2, (6, 4)), np.float32)
+    regions[0], regions[1] = [0, 0, 1, 1], [1, 0.9, 0, 0.1]
+    operands = [f(2, 3, 5, 8), regions, RNG.integers(0, 2, 6).astype(np.int32), np.array(size, np.int32)]
+    same("CropAndResize", operands, {"mode": mode, "extrapolation_value": -7.0}, constants=(3,))
+    same("CropAndResize", operands, {"mode": mode}, static=False)
+
+
+def test_crops_that_are_refused():
+    x, regions, images, size = f(2, 3, 5, 8), f(4, 4), np.zeros(4, np.int32), np.array([2, 2], np.int32)
+    for match, operands, attributes in [
+        ("neither bilinear nor nearest", [x, regions, images, size], {"mode": "cubic"}),
+        ("4 columns", [x, f(4, 5), images, size], {}),
+        ("one image for each", [x, regions, images[:3], size], {}),
+    ]:
+        check_rejected("CropAndResize", operands, match=match, attributes=attributes, domain=MS)
+    with pytest.raises(TesseraError, match="image 2 of 2"):
+        run_tessera("CropAndResize", [x, regions, images + np.int32(2), size], domain=MS)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_tokens_that_would_repeat(length):
+    tokens = RNG.integers(0, 4, (5, 12))
+    tokens[1] = 3
+    same("NGramRepeatBlock", [tokens, f(5, 4)], {"ngram_size": length})
+    same("NGramRepeatBlock", [tokens[:, :1].copy(), f(5, 4)], {"ngram_size": length})
+    check_rejected("NGramRepeatBlock", [tokens, f(4, 4)], match="rows", attributes={"ngram_size": length}, domain=MS)
+    with pytest.raises(TesseraError, match="token 3, but scores has 3 columns"):
+        run_tessera("NGramRepeatBlock", [tokens, f(5, 3)], domain=MS, attributes={"ngram_size": 1})

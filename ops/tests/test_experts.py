@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixtures of experts, tables of few bits and products by codes of domain com.microsoft, beside ONNX Runtime."""
 
+import _tessera_ops
 import ml_dtypes
 import numpy as np
 import pytest
-from ort_compare import check, check_rejected, run_tessera
+from ort_compare import check, check_rejected, run_ort, run_tessera
 
 RNG = np.random.default_rng(29)
 MS = "com.microsoft"
@@ -83,6 +84,22 @@ def test_experts_of_few_bits(bits, block, level, zeros):
     for normalise in (0, 1):  # a share of 0 or less leaves its expert out
         shares = [None, f(TOKENS, EXPERTS) + np.float32(0.3)]
         check("QMoE", operands + shares, attributes=attributes | {"normalize_routing_weights": normalise}, **options)
+
+
+@pytest.mark.parametrize("bits,level", [(4, 0), (4, 4), (8, 0)])
+@pytest.mark.parametrize("late", [(2,), (5,), (3,), (12,), tuple(range(2, 13))])
+def test_experts_that_come_at_run_time_multiply_floats(bits, level, late):
+    """ONNX Runtime prepares a product for integers where its weights, scales and zero points are constants."""
+    attributes = {"k": 2, "expert_weight_bits": bits, "accuracy_level": level, "weights_prepacked": 0, "block_size": 16}
+    up, up_scales, up_zeros = few_bits(bits, 16, INNER, HIDDEN, True)
+    down, down_scales, down_zeros = few_bits(bits, 16, HIDDEN, INNER, True)
+    operands = [f(TOKENS, HIDDEN), f(TOKENS, EXPERTS), up, up_scales, None, down, down_scales]
+    operands += [None, None, None, None, up_zeros, down_zeros]
+    known = [i for i in range(2, 13) if i not in late]
+    want = run_ort("QMoE", operands, domain=MS, attributes=attributes, constants=known)[0]
+    expanded = _tessera_ops.run_expansion("QMoE", MS, 1, attributes, operands, 1, known)
+    got = run_tessera("QMoE", operands, domain=MS, attributes=attributes)[0] if expanded is None else expanded[0]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5 * np.abs(want).max())
 
 
 def test_experts_that_are_refused():

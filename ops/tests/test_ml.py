@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from ort_compare import check, check_rejected
+from ort_compare import TesseraError, check, check_rejected, run_tessera
 
 RNG = np.random.default_rng(31)
 ML = "ai.onnx.ml"
@@ -68,6 +68,14 @@ def test_one_hot_encoder():
     for x in (WHOLE, WHOLE.astype(np.float32)):
         same("OneHotEncoder", [x], {"cats_int64s": [-1, 0, 2], "zeros": 1})
     same("OneHotEncoder", [np.array(["a", "c", "z"], object)], {"cats_strings": ["c", "a"], "zeros": 1})
+    for x in (WHOLE, WHOLE.astype(np.float64)):
+        same("OneHotEncoder", [x], {"cats_int64s": list(range(-3, 4)), "zeros": 0})
+    same("OneHotEncoder", [np.array([["a", "c"]], object)], {"cats_strings": ["c", "a"], "zeros": 0})
+    unknown = {"cats_strings": ["c", "a"], "zeros": 0}
+    with pytest.raises(TesseraError, match="element 1 of the operand, 'd', is none of the categories"):
+        run_tessera("OneHotEncoder", [np.array(["a", "d"], object)], opset=1, domain=ML, attributes=unknown)
+    none = dict(opset=1, domain=ML, match="no cats_strings for an operand of string")
+    check_rejected("OneHotEncoder", [np.array(["a"], object)], attributes={"cats_int64s": [1]}, **none)
 
 
 def test_category_mapper():

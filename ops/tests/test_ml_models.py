@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from ort_compare import check, check_rejected
+from ort_compare import TesseraError, check, check_rejected, run_tessera
 
 RNG = np.random.default_rng(37)
 ML = "ai.onnx.ml"
@@ -94,6 +94,21 @@ def test_missing_values():
     for mode in ("BRANCH_LEQ", "BRANCH_GT"):
         same("TreeEnsembleRegressor", [x], {**trees("target", 5, 4, [0], [mode], signed, missing=True), "n_targets": 1})
         same("TreeEnsembleRegressor", [x], {**trees("target", 5, 4, [0], [mode], signed), "n_targets": 1})
+
+
+def test_nodes_in_any_order():
+    """Ids that do not count the nodes, and nodes of a tree in another order behind its root."""
+    given = trees("target", 4, 4, [0, 1], ["BRANCH_LEQ"], signed)
+    renamed = {k: [3 * i + 5 for i in v] if "nodeids" in k else v for k, v in given.items()}
+    same("TreeEnsembleRegressor", [features()], {**renamed, "n_targets": 2})
+    owners = given["nodes_treeids"]
+    order = sorted(range(len(owners)), key=lambda i: (owners[i], given["nodes_nodeids"][i] != 0, RNG.random()))
+    mixed = {k: [v[i] for i in order] if k.startswith("nodes_") else v for k, v in renamed.items()}
+    same("TreeEnsembleRegressor", [features()], {**mixed, "n_targets": 2})
+    twice = {k: [*v, v[-1]] if k.startswith("nodes_") else v for k, v in given.items()}
+    attributes = {**twice, "n_targets": 2}
+    with pytest.raises(TesseraError, match="is given twice"):
+        run_tessera("TreeEnsembleRegressor", [features()], opset=1, domain=ML, attributes=attributes)
 
 
 def test_values_in_double():
@@ -231,8 +246,6 @@ def test_bad_models():
     rejected = dict(opset=1, domain=ML)
 
     def run(match, **changes):
-        from ort_compare import TesseraError, run_tessera
-
         with pytest.raises(TesseraError, match=match):
             run_tessera("TreeEnsembleRegressor", [features()], attributes={**attributes, **changes}, **rejected)
 

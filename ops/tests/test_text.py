@@ -236,3 +236,52 @@ def test_tf_idf_errors():
     ]:
         check_rejected("TfIdfVectorizer", [x], attributes=good | change, match=match)
     check_rejected("TfIdfVectorizer", [strings(["a"])], attributes=good, match="element type")
+
+
+TEXTS = strings(["The cat sat", "", "a,b;; c  d", "Über naïve 日本語", "x1 foo_bar 42!", "ababab"])
+PAD = {"mark": 0, "mincharnum": 1, "pad_value": "#"}
+
+
+def check_tokens(x, **attributes):
+    check("Tokenizer", [x], domain="com.microsoft", opset=1, attributes=PAD | attributes, static=False)
+
+
+@pytest.mark.parametrize("mark", [0, 1])
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_tokens_between_separators(mark, least):
+    for separators in ([" "], [" ", ","], ["[,;]", " +"], ["b"], ["ab|a", "x"], [r"[^a-zA-Z]+"], ["日"]):
+        check_tokens(TEXTS, mark=mark, mincharnum=least, separators=separators)
+
+
+@pytest.mark.parametrize("mark", [0, 1])
+def test_tokens_that_an_expression_matches(mark):
+    for expression in (
+        "[a-zA-Z0-9_]+",
+        "[a-z]+|[A-Z]",
+        "a|ab|aba",
+        "\\b[a-z]",
+        "^.",
+        "x*",
+        "(ab){2}",
+        "[^ ]+$",
+        "(?i)the|SAT",
+    ):
+        for least in (1, 2):
+            check_tokens(TEXTS, mark=mark, mincharnum=least, tokenexp=expression)
+    check_tokens(TEXTS.reshape(3, 2), mark=mark, tokenexp=".")
+    check_tokens(TEXTS.reshape(2, 3), mark=mark, separators=[""])
+    check_tokens(strings(["", ""], (2, 1)), mark=mark, separators=[" "])
+    check_tokens(strings([], (3, 0)), mark=mark, separators=[" "])
+
+
+def test_tokenizers_that_are_refused():
+    def rejected(match, x=TEXTS, drop=(), **attributes):
+        attributes = {k: v for k, v in (PAD | attributes).items() if k not in drop}
+        check_rejected("Tokenizer", [x], match=match, domain="com.microsoft", opset=1, attributes=attributes)
+
+    rejected("'pad_value' is missing", drop=("pad_value",), separators=[" "])
+    rejected("'separators' or 'tokenexp'")
+    rejected("at least 1", mincharnum=0, separators=[" "])
+    rejected("must be 1", mincharnum=2, tokenexp=".")
+    rejected("without '\\)'|'\\(' without", tokenexp="(a")
+    rejected("shape", TEXTS.reshape(1, 2, 3), separators=[" "])

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention and products with packed weights of domain com.microsoft, beside ONNX Runtime."""
 
+import _tessera_ops
 import numpy as np
 import pytest
-from ort_compare import check, check_rejected, run_tessera
+from ort_compare import check, check_rejected, run_ort, run_tessera
 
 RNG = np.random.default_rng(23)
 MS = "com.microsoft"
@@ -195,6 +196,22 @@ def test_products_of_blocks_in_integers(bits, block, depth, with_zeros, lead):
     if bits == 4 and len(lead) > 0:  # whose kernel needs no instructions that a CPU may lack
         operands = [x, packed, scales.reshape(-1), *([zeros.reshape(-1)] if with_zeros else [])]
         check("MatMulNBits", operands, domain=MS, attributes=attributes, rtol=1e-5, atol=1e-5, constants=(1, 2, 3))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("with_zeros", [False, True])
+def test_products_of_blocks_that_come_at_run_time_are_of_floats(bits, with_zeros):
+    """ONNX Runtime prepares constant weights alone for its integer product."""
+    rows, depth, block = 5, 64, 16
+    operands = [f(3, depth), RNG.integers(0, 256, (rows, 4, block * bits // 8), np.uint8), np.abs(f(rows * 4))]
+    operands += [RNG.integers(0, 256, rows * bits // 2, np.uint8)] if with_zeros else []
+    attributes = {"K": depth, "N": rows, "bits": bits, "block_size": block, "accuracy_level": 4}
+    want = run_ort("MatMulNBits", operands, domain=MS, attributes=attributes)[0]
+    for known in ([], [2, 3]):
+        got = _tessera_ops.run_expansion("MatMulNBits", MS, 1, attributes, operands, 1, known)[0]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+    got = _tessera_ops.run_expansion("MatMulNBits", MS, 1, attributes, operands, 1, [1, 2, 3])[0]
+    assert np.abs(got - want).max() > 1e-4 * np.abs(want).max()
 
 
 def test_products_of_blocks_stay_float_by_what_the_kernel_takes():

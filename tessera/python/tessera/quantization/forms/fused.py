@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that ONNX Runtime's optimiser for transformers fuses, in single operators of the standard again: Attention
-and MultiHeadAttention without a past, EmbedLayerNormalization, BiasGelu, FastGelu, Gelu and QuickGelu, FusedMatMul. In:
-a node, the graph that holds it, and a Writer. Out: the nodes that stand for it, or None for a form that is not served.
-The products of an attention are then quantised as those of an exporter are."""
+and MultiHeadAttention, also with a past that grows, EmbedLayerNormalization, BiasGelu, FastGelu, Gelu and QuickGelu,
+FusedMatMul. In: a node, the graph that holds it, and a Writer. Out: the nodes that stand for it, or None for a form
+that is not served. The products of an attention are then quantised as those of an exporter are."""
 
 import numpy as np
 from onnx import TensorProto
@@ -124,11 +124,11 @@ class _Attention:
         x = self.write.node("Reshape", [x, self.write.shape(0, 0, self.heads, width // self.heads)])
         return self.write.node("Transpose", [x], perm=[0, 2, 1, 3])
 
-    def _steps(self, x):
-        """0, 1, .. for each token of x."""
-        write = self.write
-        length = write.node("Gather", [write.node("Shape", [x]), write.constant(np.int64(1))], axis=0)
-        return write.node("Range", [write.constant(np.int64(0)), length, write.constant(np.int64(1))])
+    def _length(self, x, axis):
+        return self.write.node("Gather", [self.write.node("Shape", [x]), self.write.constant(np.int64(axis))], axis=0)
+
+    def _steps(self, first, end):
+        return self.write.node("Range", [first, end, self.write.constant(np.int64(1))])
 
     def mask_rank(self, name):
         """1, 2 or 3 where the mask is served."""
@@ -142,28 +142,43 @@ class _Attention:
         write, rank = self.write, self.mask_rank(name)
         if rank == 1:
             lengths = write.node("Unsqueeze", [write.node("Cast", [name], to=TensorProto.INT64), write.shape(1)])
-            seen = write.node("Less", [write.node("Unsqueeze", [self._steps(keys), write.shape(0)]), lengths])
+            steps = self._steps(write.constant(np.int64(0)), self._length(keys, 2))
+            seen = write.node("Less", [write.node("Unsqueeze", [steps, write.shape(0)]), lengths])
         else:
             seen = write.node("Cast", [name], to=TensorProto.BOOL)
         rows = write.node("Where", [seen, self.nothing, self.hidden])
         return write.node("Unsqueeze", [rows, write.shape(1) if rank == 3 else write.shape(1, 2)])
 
-    def _causal(self, x):
-        """[tokens, tokens]: hidden is what lies behind a query's own place."""
-        write, steps = self.write, self._steps(x)
-        own, other = (write.node("Unsqueeze", [steps, write.shape(axis)]) for axis in (1, 0))
+    def _causal(self, queries, keys, with_past):
+        """[tokens, keys]: hidden is what lies behind a query's own place. The queries are the last tokens of the keys
+        where there is a past, and the first ones else."""
+        write, zero, end = self.write, self.write.constant(np.int64(0)), self._length(keys, 2)
+        tokens = self._length(queries, 2)
+        own = self._steps(write.node("Sub", [end, tokens]), end) if with_past else self._steps(zero, tokens)
+        own = write.node("Unsqueeze", [own, write.shape(1)])
+        other = write.node("Unsqueeze", [self._steps(zero, end), write.shape(0)])
         return write.node("Where", [write.node("Greater", [other, own]), self.hidden, self.nothing])
 
-    def attend(self, q, k, v, widths, mask, bias):
+    def _joined(self, new, past, present):
+        """Keys or values behind those of the past; `present` names them, if anything reads them."""
+        if past:
+            return self.write.node("Concat", [past, new], present or None, axis=2)
+        if present:
+            self.write.node("Identity", [new], present)
+        return new
+
+    def attend(self, q, k, v, widths, mask, bias, pasts=("", ""), presents=("", "")):
+        """pasts, presents: of keys and values [batch, heads, tokens, size], or "". Nodes of the result, and of the
+        presents under the names that are given; what the keys and values are called then stands in `self.whole`."""
         write, node = self.write, self.node
         size = widths[0] // self.heads
         scale = attribute(node, "scale", 0.0) or size**-0.5
-        keys = k
         q = write.node("Mul", [q, write.constant(np.float32(scale))])
         q, k, v = (self._parts(x, width) for x, width in zip((q, k, v), widths))
+        k, v = self.whole = [self._joined(*parts) for parts in zip((k, v), pasts, presents)]
         scores = write.node("MatMul", [q, write.node("Transpose", [k], perm=[0, 1, 3, 2])])
-        added = [self._mask(mask, keys)] if mask else []
-        added += [self._causal(keys)] if attribute(node, "unidirectional", 0) else []
+        added = [self._mask(mask, k)] if mask else []
+        added += [self._causal(q, k, pasts[0] != "")] if attribute(node, "unidirectional", 0) else []
         for term in [*added, *([bias] if bias else [])]:
             scores = write.node("Add", [scores, term])
         mixed = write.node("MatMul", [write.node("Softmax", [scores], axis=-1), v])
@@ -172,12 +187,17 @@ class _Attention:
         return write.nodes
 
 
-def _refusal(node, graph, write, attention, mask_at, past_at):
-    """Why an attention is not served; None where it is."""
+def _refusal(node, graph, attention, mask_at, past_at, buffer_at):
+    """Why an attention is not served; None where it is. past_at: operands that are a past; buffer_at: those that say
+    how much of a buffer is one."""
     if attention.heads < 1 or attribute(node, "do_rotary", 0):
         return "its heads are not told, or it turns them"
-    if any(_operand(node, i) for i in past_at) or _is_read(node, 1, graph):
-        return "it has a past, or its keys, values or scores are read"
+    if attribute(node, "past_present_share_buffer", 0) or any(_operand(node, i) for i in buffer_at):
+        return "past and present are one buffer; export it with a past that grows"
+    if _is_read(node, 3, graph):
+        return "its scores are read"
+    if len({bool(_operand(node, i)) for i in past_at}) > 1:
+        return "it has a past of keys or of values alone"
     if _operand(node, mask_at) and attention.mask_rank(node.input[mask_at]) is None:
         return "the shape of its mask is not known or not served"
     return None
@@ -201,7 +221,16 @@ def _attention(node, graph, write, attention):
     for start, end in zip(ends - widths, ends):
         x = write.node("MatMul", [node.input[0], write.constant(np.ascontiguousarray(weights[:, start:end]))])
         parts.append(x if bias is None else write.node("Add", [x, write.constant(bias[start:end])]))
-    return attention.attend(*parts, widths, _operand(node, 3), _operand(node, 5))
+    if widths[0] != widths[2] and (_operand(node, 4) or _is_read(node, 1, graph)):
+        return "its past holds keys and values of two sizes"
+    pasts = ("", "")
+    if _operand(node, 4):
+        pasts = [write.node("Gather", [node.input[4], write.constant(np.int64(i))], axis=0) for i in range(2)]
+    attention.attend(*parts, widths, _operand(node, 3), _operand(node, 5), pasts)
+    if _is_read(node, 1, graph):
+        stacked = [write.node("Unsqueeze", [x, write.shape(0)]) for x in attention.whole]
+        write.node("Concat", stacked, node.output[1], axis=0)
+    return write.nodes
 
 
 def _multi_head(node, graph, write, attention):
@@ -219,7 +248,9 @@ def _multi_head(node, graph, write, attention):
         ends = np.cumsum(widths)
         for i, (start, end) in enumerate(zip(ends - widths, ends)):
             parts[i] = write.node("Add", [parts[i], write.constant(bias[start:end])])
-    return attention.attend(*parts, widths, _operand(node, 4), _operand(node, 5))
+    presents = [node.output[i] if len(node.output) > i else "" for i in (1, 2)]
+    pasts = [_operand(node, i) for i in (6, 7)]
+    return attention.attend(*parts, widths, _operand(node, 4), _operand(node, 5), pasts, presents)
 
 
 def is_fused(node):
@@ -240,7 +271,8 @@ def single(node, graph, write, normalised, opset):
     if node.op_type in ATTENTIONS:
         attention = _Attention(node, graph, write)
         of_weights = node.op_type == "Attention"
-        reason = _refusal(node, graph, write, attention, 3 if of_weights else 4, (4, 6) if of_weights else (6, 7, 8, 9))
+        places = (3, (4,), (6,)) if of_weights else (4, (6, 7), (8, 9))
+        reason = _refusal(node, graph, attention, *places)
         return reason or (_attention if of_weights else _multi_head)(node, graph, write, attention)
     if node.op_type == "FusedMatMul":
         made = _product(node, graph, write)
