@@ -30,7 +30,9 @@ class ParameterIndex {
     if (block < 0) node.fail(ErrorCode::kInvalidModel, "block_size must not be negative");
     const auto rank = static_cast<int64_t>(shape.size());
     if (block == 0 && scale_size == 1 && scale.size() <= 1) return;
-    const int64_t axis = normalise_axis(node, node.get_int("axis", 1), rank);
+    // A vector has one axis, whatever the attribute says: quantisers write 1, which is the default, beside biases.
+    const bool vector = rank == 1 && block == 0;
+    const int64_t axis = vector ? 0 : normalise_axis(node, node.get_int("axis", 1), rank);
     const size_t a = static_cast<size_t>(axis);
     extent_ = shape[a];
     for (size_t i = a + 1; i < shape.size(); ++i) inner_ *= shape[i];

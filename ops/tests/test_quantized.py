@@ -211,3 +211,15 @@ def test_dynamic_quantize():
 def test_refusals(inputs, words):
     with pytest.raises(library().TesseraError, match=words):
         library().infer_node("QuantizeLinear", "", 13, {}, inputs)
+
+
+def test_vectors_have_one_axis():
+    """A quantiser leaves the default, 1, beside the bias of a Gemm. ONNX Runtime takes it into its product."""
+    x, scale = np.array([3, -2, 100], np.int32), np.array([0.5, 0.25, 2], F32)
+    for axis in ({}, {"axis": 0}, {"axis": 1}):
+        got = library().run_node("DequantizeLinear", "", 13, axis, [x, scale], 1)[0]
+        np.testing.assert_array_equal(got, x * scale)
+        back = library().run_node("QuantizeLinear", "", 13, axis, [got, scale, np.zeros(3, np.int8)], 1)[0]
+        np.testing.assert_array_equal(back, x)
+    with pytest.raises(library().TesseraError, match="must have 3 elements"):
+        library().run_node("DequantizeLinear", "", 13, {}, [x, scale[:2]], 1)
