@@ -21,7 +21,6 @@
 #include "compiler/npu/input/check.h"
 #include "compiler/npu/lowering/kernel.h"
 #include "compiler/npu/planning/planner.h"
-#include "compiler/npu/planning/search_memo.h"
 #include "isa/generated/timing.h"
 #include "isa/verify/verify.h"
 
@@ -85,6 +84,7 @@ class Chip {
   Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, int64_t turn)
       : graph_(graph), config_(config), given_(options), options_(options) {
     options_.search_log = nullptr;
+    options_.memo = nullptr;  // several chips are compiled at once
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
     options_.dram_latency_cycles += turn * (config.cores - 1);
     chip_ = divided(graph, shares, config.memory_bytes());
@@ -403,10 +403,8 @@ class Ways {
 
 Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   if (!divisible(graph, options)) return compile_one(graph, config, options);
-  Options shared = options;
-  if (shared.memo == nullptr) shared.memo = std::make_shared<SearchMemo>();
-  const std::vector<Shares> all = choose_shares(graph, config, shared, kCompiled);
-  Ways ways(graph, config, shared, all.size() > 1);
+  const std::vector<Shares> all = choose_shares(graph, config, options, kCompiled);
+  Ways ways(graph, config, options, all.size() > 1);
   ways.offer({{&all.front()}});
   if (!ways.best() || ways.least() <= kShort) {
     std::vector<Way> others;
@@ -415,7 +413,7 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   }
   // As of one core (place_chains): of a short stream also with shorter chains.
   const bool short_stream = ways.best() && static_cast<int64_t>(ways.best()->instructions.size()) <= kAsCompiled;
-  if (short_stream && shared.products_between) ways.offer(ways.shorter());
+  if (short_stream && options.products_between) ways.offer(ways.shorter());
   return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, options);
 }
 

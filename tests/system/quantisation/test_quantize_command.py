@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 import tessera
+from tessera.quantization import command as command_module
 from tessera.quantization.quantise import METADATA
 from tests.oracle import oracle
 from tests.system import float_models
@@ -234,3 +235,12 @@ def test_the_guide_walks_from_a_float_model_to_cycles(tmp_path):
     assert "cycles" in said[2].stdout
     assert "conv2" in said[3].stdout and "utilisation" in said[3].stdout
     assert "100.00 % of the products on the NPU" in said[5].stdout and "no packed_weights" in said[5].stderr
+
+
+def test_an_interrupted_command_ends_as_the_shell_expects(monkeypatch, capsys):
+    def interrupted(given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_module, "run", interrupted)
+    assert command_module.main(["model.onnx", "--calibrate", "random"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1].endswith("error (cancelled): interrupted")

@@ -808,3 +808,12 @@ def test_chips_in_a_space(exploring):
             least = cycles
     assert all(least[cores] <= cycles[cores] for cores in cycles) and cycles[4] <= cycles[1]
     assert points[2].area.lut > 4 * points[0].area.lut
+
+
+def test_an_interrupted_search_ends_as_the_shell_expects(monkeypatch, capsys):
+    def interrupted(given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_module, "run", interrupted)
+    assert command_module.main(["space.toml", "--network", "model.onnx"]) == 130
+    assert "the same command goes on from there" in capsys.readouterr().err

@@ -170,6 +170,7 @@ def main(arguments=None):
     except workers.Failure as broken:
         code, message = "internal", str(broken).strip().splitlines()[-1]
     except KeyboardInterrupt:
-        code, message = "interrupted", "ended; results are kept, and the same command goes on from there"
+        print("tessera: ended; results are kept, and the same command goes on from there", file=sys.stderr)
+        return 130
     print(f"tessera: error ({code}): {message}", file=sys.stderr)
     return 1

@@ -217,8 +217,8 @@ def run(arguments):
 
 
 def main(words=None):
-    """Exit status: 0, 1 for an error in the input, 2 for a wrong command line."""
-    arguments = parser().parse_args(words)
+    """Exit status: 0, 1 for an error in the input, 2 for a wrong command line, 130 when interrupted."""
+    arguments, status = parser().parse_args(words), 1
     try:
         import onnxruntime
 
@@ -226,7 +226,7 @@ def main(words=None):
         run(arguments)
         return 0
     except KeyboardInterrupt:
-        code, text = "cancelled", "interrupted"
+        code, text, status = "cancelled", "interrupted", 130
     except Exception as e:
         told = as_error(e)
         code, text = getattr(told, "code", "internal"), str(told)
@@ -235,4 +235,4 @@ def main(words=None):
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
     sys.stderr.write(f"tessera: error ({code}): {text}\n")
-    return 1
+    return status
