@@ -114,16 +114,16 @@ def interrupted():
     """Two products with an operator between them that Tessera does not know, and a node beside them."""
     nodes = [
         helper.make_node("MatMul", ["x", "W"], ["a"], name="first"),
-        helper.make_node("NGramRepeatBlock", ["ids", "a"], ["b"], "odd", domain="com.microsoft", ngram_size=2),
+        helper.make_node("SampleOp", ["a"], ["b"], "odd", domain="com.microsoft"),
         helper.make_node("MatMul", ["b", "W"], ["y"], name="second"),
         helper.make_node("Relu", ["x"], ["z"], name="beside"),
     ]
-    inputs = [value("ids", TensorProto.INT64, [1, 4]), value("x", F, [1, 6])]
+    inputs = [value("x", F, [1, 6])]
     outputs = [value("y", F, [1, 6]), value("z", F, [1, 6])]
     return model_of(nodes, inputs, outputs, {"W": weights(6, 6)}, ["com.microsoft"])
 
 
-INTERRUPTED = {"ids": np.array([[1, 2, 3, 4]]), "x": weights(1, 6, seed=1)}
+INTERRUPTED = {"x": weights(1, 6, seed=1)}
 
 
 def branches(then_nodes, inputs=(), domains=()):
@@ -300,10 +300,10 @@ def case_convex_partitions(tessera):
     """A value goes both through an operator that Tessera does not know and around it, twice."""
     nodes = [helper.make_node("Relu", ["x"], ["a0"])]
     for i in range(2):
-        odd = helper.make_node("NGramRepeatBlock", ["ids", f"a{i}"], [f"b{i}"], domain="com.microsoft", ngram_size=2)
+        odd = helper.make_node("SampleOp", [f"a{i}"], [f"b{i}"], domain="com.microsoft")
         nodes += [odd, helper.make_node("Add", [f"a{i}", f"b{i}"], [f"a{i + 1}"])]
     nodes.append(helper.make_node("Mul", ["a0", "a2"], ["y"]))
-    inputs = [value("ids", TensorProto.INT64, [1, 4]), value("x", F, [1, 6])]
+    inputs = [value("x", F, [1, 6])]
     model = model_of(nodes, inputs, [value("y", F, [1, 6])], domains=["com.microsoft"])
     assert len(tessera.partitions(model, INTERRUPTED, exact=False)) == 3
 
@@ -316,9 +316,7 @@ def random_graph(seed):
     for i in range(int(rng.integers(4, 16))):
         y, kind = f"v{i}", rng.choice(["odd", "odd", "product", "Relu", "Softmax", "Add", "Max", "If"])
         if kind == "odd":
-            nodes.append(
-                helper.make_node("NGramRepeatBlock", ["ids", pick()], [y], domain="com.microsoft", ngram_size=2)
-            )
+            nodes.append(helper.make_node("SampleOp", [pick()], [y], domain="com.microsoft"))
         elif kind == "product":
             nodes.append(helper.make_node("MatMul", [pick(), "W"], [y]))
         elif kind == "If":
@@ -333,7 +331,7 @@ def random_graph(seed):
         names.append(y)
     used = {name for node in nodes for name in node.input}
     results = [value(name, F, [1, 6]) for name in names[1:] if name not in used or rng.random() < 0.2]
-    inputs = [value("ids", TensorProto.INT64, [1, 4]), value("x", F, [1, 6]), value("condition", TensorProto.BOOL, [])]
+    inputs = [value("x", F, [1, 6]), value("condition", TensorProto.BOOL, [])]
     return model_of(nodes, inputs, results, {"W": 0.3 * weights(6, 6)}, ["com.microsoft"])
 
 
@@ -355,8 +353,8 @@ def case_branches(tessera):
 
 
 def case_branches_with_an_unknown_operator(tessera):
-    odd = helper.make_node("NGramRepeatBlock", ["ids", "s"], ["t"], domain="com.microsoft", ngram_size=2)
-    model = branches([helper.make_node("MatMul", ["x", "W"], ["s"]), odd], [value("ids", TensorProto.INT64, [1, 4])],
+    odd = helper.make_node("SampleOp", ["s"], ["t"], domain="com.microsoft")
+    model = branches([helper.make_node("MatMul", ["x", "W"], ["s"]), odd], [],
                      ["com.microsoft"])  # fmt: skip
     for condition in (True, False):
         assert tessera.partitions(model, {"condition": np.array(condition), **INTERRUPTED}, exact=False)
