@@ -61,6 +61,8 @@ ELSEWHERE = {
     "tessera/python/tessera/executorch": ("tests/executorch",),
     "tessera/python/tessera/exploration": (
         "tests/system/schedules/test_explore.py",
+        "tests/system/schedules/test_explore_command.py",
+        "tests/system/schedules/test_explore_workers.py",
         "tests/system/schedules/test_learned.py",
     ),
     "tessera/python/tessera/pt2e": ("tests/pt2e",),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers run in test_explore.py."""
+"""What workers run in test_explore_workers.py."""
 
 import os
 import pathlib
