@@ -122,7 +122,7 @@ def _same(wanted, given):
 
 
 def _result(port, array):
-    return int(array) if port.dtype is None else to_tensor(array, port.dtype)
+    return port.number(array) if port.dtype is None else to_tensor(array, port.dtype)
 
 
 def split_batch(exported, flat):

@@ -11,6 +11,7 @@ import logging
 import re
 import warnings
 
+import ml_dtypes
 import numpy as np
 import onnx_ir
 import torch
@@ -19,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ..errors import argument, error
+from .equivalents import with_equivalents
 from .exportable import forms_without_branches, helps_for, in_known_forms
 
 RANDOM = (
@@ -30,6 +32,7 @@ RANDOM = (
     "Multinomial",
     "Dropout",
 )
+NUMBERS = ((torch.SymBool, bool), (torch.SymFloat, float), (bool, bool), (float, float))
 EXTERNAL = 1024  # bytes from which on a weight stands beside the graph
 WAY_OUT = "torch.compile(module, backend='tessera') runs the rest of the module and leaves this to PyTorch"
 
@@ -43,6 +46,7 @@ class Port:
     dtype: torch.dtype | None = None
     dims: tuple = ()
     value: object = None
+    number: type = int
 
     def takes(self, tensor):
         """Whether a tensor has the dimensions."""
@@ -148,7 +152,8 @@ def _port(arg, values):
     value = values.get(arg.name)
     if isinstance(value, torch.Tensor):
         return Port(arg.name, value.dtype, _dims(value.shape))
-    return Port(arg.name)
+    number = next((n for kind, n in NUMBERS if isinstance(value, kind)), int)
+    return Port(arg.name, number=number)
 
 
 def _interface(program):
@@ -214,6 +219,33 @@ def _distinct(program):
         seen.add(id(graph.outputs[place]))
 
 
+def _safe_softmax(program):
+    """Rows of attention whose mask leaves nothing are zeros in PyTorch. The exporter means to write that: it replaces
+    what is no number behind the softmax. But its masks add the lowest number, which gives no such value; here they add
+    minus infinity."""
+    graph = program.model.graph
+    for node in onnx_ir.traversal.RecursiveGraphIterator(graph):
+        value, chain = node.inputs[0] if node.op_type == "IsNaN" else None, []
+        for kind, place in (("Softmax", 0), ("Add", 1), ("Where", 2)):
+            found = value.producer() if value is not None else None
+            if found is None or found.op_type != kind:
+                break
+            chain.append(found)
+            value = found.inputs[place]
+        tensor = value.const_value if len(chain) == 3 and value is not None else None
+        if tensor is None or tensor.size != 1 or tensor.numpy().item() != _lowest(tensor):
+            continue
+        fill = onnx_ir.tensor(np.full(tensor.shape.numpy(), -np.inf, tensor.numpy().dtype), name=f"{value.name}_masked")
+        fresh = onnx_ir.Value(name=fill.name, type=value.type, shape=value.shape, const_value=fill)
+        graph.initializers.setdefault(fresh.name, fresh)
+        chain[-1].replace_input_with(2, graph.initializers[fresh.name])
+
+
+def _lowest(tensor):
+    dtype = tensor.numpy().dtype
+    return float(ml_dtypes.finfo(dtype).min) if dtype.kind not in "iub" else None
+
+
 # --- exporting --------------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +289,19 @@ def _loops_of_cells(dynamic_shapes):
         yield
 
 
+def _is_computed_wider(value):
+    """Whether the exporter may compute a value as float32: then it takes the wide value where the graph returns it."""
+    known = value.meta.get("val") if value.op == "call_function" else None
+    return isinstance(known, torch.Tensor) and known.dtype in (torch.float16, torch.bfloat16)
+
+
+def _copied(graph, value):
+    """A node that copies a value."""
+    copy = graph.create_node("call_function", torch.ops.aten.clone.default, (value,), name=f"{value.name}_returned")
+    copy.meta.update(value.meta)
+    return copy
+
+
 def _returning(captured):
     """(the program with new values of arguments as its first results and without results that are constants; those as
     (place, value)). The exporter knows neither. Changes the program."""
@@ -268,6 +313,10 @@ def _returning(captured):
             continue
         if spec.kind == kinds.USER_INPUT_MUTATION:
             spec = dataclasses.replace(spec, kind=kinds.USER_OUTPUT, target=None)
+        if _is_computed_wider(value):
+            with captured.graph.inserting_before(output):
+                value = _copied(captured.graph, value)
+            spec = dataclasses.replace(spec, arg=signatures.TensorArgument(value.name))
         specs.append(spec)
         kept.append(value)
     output.args = (tuple(kept),)
@@ -307,12 +356,14 @@ def _exported(module, arguments, named, dynamic_shapes, changes_arguments, helps
         raise BuffersChange(buffers)
     if changed and not changes_arguments:
         raise error("unsupported", f"the module changes its argument '{changed[0]}' in place; return the new value")
+    captured = with_equivalents(captured)
     helps.fix(captured.graph_module)
     in_known_forms(captured)
     captured, constants = _returning(captured)
     program = torch.onnx.export(captured, dynamo=True, verbose=False, custom_translation_table=helps.table)
     inputs, outputs = _interface(program)
     _distinct(program)
+    _safe_softmax(program)
     for port, value in zip([p for p in outputs if p.name is not None], program.model.graph.outputs):
         port.name = value.name
     for place, value in constants:
