@@ -61,6 +61,25 @@ def test_means_of_what_is_scattered(dtype):
     check(means, (torch.randn(3, 5) * 9).to(dtype), index, (torch.randn(2, 5) * 9).to(dtype))
 
 
+def test_index_reduce():
+    def reduced(x, index, src):
+        kinds = [(name, own) for name in ("mean", "amax", "amin", "prod") for own in (True, False)]
+        return [x.index_reduce(1, index, src, name, include_self=own) for name, own in kinds]
+
+    check(reduced, torch.randn(3, 5), torch.tensor([1, 1, 4]), torch.randn(3, 3))
+
+
+def test_what_has_come_so_far():
+    def so_far(x, broken, whole):
+        return (
+            (x.cummax(1), x.cummin(0), broken.cummax(1).values, whole.cummax(0), x[0, 0].cummin(0)),
+            (x.cumprod(1), whole.cumprod(0)),
+            (x.aminmax(), x.aminmax(dim=1, keepdim=True)),
+        )
+
+    check(so_far, torch.randn(3, 7), with_a_nan(3, 7), torch.randint(-4, 4, (3, 4)))
+
+
 def test_averages_with_a_divisor():
     def pooled(x, volume):
         return (
@@ -115,7 +134,13 @@ def test_places_in_a_sorted_sequence():
 def test_arithmetic():
     def computed(x, y, whole, count, flag, other):
         return (
-            (torch.fmax(x, y), torch.fmin(x, y), functional.rrelu(x)),
+            (
+                torch.fmax(x, y),
+                torch.fmin(x, y),
+                functional.rrelu(x),
+                torch.hypot(x, 1e30 * y),
+                torch.hypot(x * 0, x * 0),
+            ),
             (whole >> count, whole << count, whole >> 1, whole << 2, 1 << count),
             (flag + other, flag * other, flag.int() + other),
         )

@@ -74,6 +74,11 @@ class Program:
         from ..quantization import quantize
         from ..quantization.command import choose_engine
 
+        known = inspect.signature(quantize).parameters
+        unknown = sorted(set(quantization or ()) - set(known))
+        if unknown:
+            options = ", ".join(name for name, p in known.items() if p.kind is inspect.Parameter.KEYWORD_ONLY)
+            raise argument(f"quantization has no option {unknown[0]!r}; its options are {options}")
         keys = {"config": config, "numerics": options.get("numerics")}
         chosen = {name: value for name, value in keys.items() if value} | dict(quantization or {})
         chosen["engine"] = choose_engine(chosen.get("engine"))
@@ -175,6 +180,13 @@ class Compiled(torch.nn.Module):
             )
         return super().train(False)
 
+    def __reduce_ex__(self, protocol):
+        raise error(
+            "unsupported",
+            "a compiled module is neither copied nor pickled: its session belongs to this process; save('model.tsr') "
+            "writes the program, which tessera.Session loads",
+        )
+
     def stats(self):
         """tessera.Stats of the last call: cycles, macs, layers, ..."""
         return self.session.stats()
@@ -228,6 +240,8 @@ def compile(
     if isinstance(module, torch.export.ExportedProgram):
         arguments, named = module.example_inputs or ((), {})
         signature, name = None, "ExportedProgram"
+    elif isinstance(module, torch.jit.ScriptModule):
+        raise argument("tessera.torch.compile takes the torch.nn.Module that a TorchScript module was made of")
     elif isinstance(module, torch.nn.Module):
         arguments, named = exporting.arguments_of(example_inputs)
         signature, name = inspect.signature(module.forward), type(module).__name__

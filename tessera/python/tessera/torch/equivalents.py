@@ -85,6 +85,24 @@ def _largest_of_parts(x, output_size):
     return torch.stack(values, -1).reshape(shape), torch.stack(found, -1).reshape(shape)
 
 
+def _normalized(x, weight, bias, running_mean, running_var, training, momentum, eps):
+    """Training. The exporter keeps other statistics, and normalises with those that it keeps."""
+    if not training:
+        return NotImplemented  # another one of the graph
+    axes, shape = [0, *range(2, x.ndim)], [1, -1] + [1] * (x.ndim - 2)
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    mean = wide.mean(axes)
+    apart = wide - mean.reshape(shape)
+    spread, count = (apart * apart).mean(axes), wide.numel() / wide.shape[1]
+    inverse = torch.rsqrt(spread + eps)
+    result = apart * inverse.reshape(shape)
+    result = result if weight is None else result * weight.reshape(shape)
+    result = result if bias is None else result + bias.reshape(shape)
+    unbiased = spread * (count / (count - 1))
+    kept = lambda old, new: (old * (1 - momentum) + new * momentum).to(old.dtype)
+    return result.to(x.dtype), mean, inverse, kept(running_mean, mean), kept(running_var, unbiased)
+
+
 # --- choosing elements ------------------------------------------------------------------------------------------------
 
 
@@ -101,6 +119,60 @@ def _mean_of_scattered(x, dim, index, src, reduce, *, include_self=True):
 def _masked_select(x, mask):
     x, mask = torch.broadcast_tensors(x, mask)
     return x[mask]
+
+
+def _of_rows(x, dim, choose, lowest):
+    """(the largest so far, its last place) along an axis, or the smallest."""
+    if x.ndim == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    x = x.movedim(dim, -1)
+    count = x.shape[-1]
+    seen = torch.ones((count, count), dtype=torch.bool, device=x.device).tril()
+    pairs = x.unsqueeze(-2)
+    best = choose(torch.where(seen, pairs, x.new_full((), lowest(x.dtype))), -1)
+    same = pairs == best.unsqueeze(-1)
+    if x.dtype.is_floating_point:
+        same = same | (pairs.isnan() & best.isnan().unsqueeze(-1))
+    places = torch.where(same & seen, torch.arange(count, device=x.device), -1).amax(-1)
+    return best.movedim(-1, dim), places.movedim(-1, dim)
+
+
+def _bound(floating, whole):
+    return lambda dtype: floating if dtype.is_floating_point else getattr(torch.iinfo(dtype), whole)
+
+
+def _cummax(x, dim):
+    return _of_rows(x, dim, torch.amax, _bound(-math.inf, "min"))
+
+
+def _cummin(x, dim):
+    return _of_rows(x, dim, torch.amin, _bound(math.inf, "max"))
+
+
+def _cumprod(x, dim, *, dtype=None):
+    x = x.to(dtype or (x.dtype if x.dtype.is_floating_point else torch.int64))
+    if x.ndim == 0:
+        return x.clone()
+    rows = x.movedim(dim, -1)
+    count = rows.shape[-1]
+    seen = torch.ones((count, count), dtype=torch.bool, device=x.device).tril()
+    return torch.where(seen, rows.unsqueeze(-2), 1).prod(-1).movedim(-1, dim)
+
+
+def _aminmax(x, *, dim=None, keepdim=False):
+    axes = list(range(x.ndim)) if dim is None else [dim]
+    return x.amin(axes, keepdim), x.amax(axes, keepdim)
+
+
+def _index_reduce(x, dim, index, source, reduce, *, include_self=True):
+    if x.ndim == 0:
+        return _index_reduce(x[None], 0, index, source.reshape(1), reduce, include_self=include_self)[0]
+    shape = [1] * x.ndim
+    shape[dim] = -1
+    spread = index.reshape(shape).expand_as(source)
+    if reduce == "mean":
+        return _mean_of_scattered(x, dim, spread, source, reduce, include_self=include_self)
+    return x.scatter_reduce(dim, spread, source, reduce, include_self=include_self)
 
 
 def _sorted(x, *, stable=None, dim=-1, descending=False):
@@ -153,6 +225,13 @@ def _searched_in(values, boundaries, *, out_int32=False, right=False):
 def _numbers_first(choose):
     """The larger or smaller of two, where one that is no number loses."""
     return lambda a, b: torch.where(torch.isnan(a), b, torch.where(torch.isnan(b), a, choose(a, b)))
+
+
+def _hypot(a, b):
+    a, b = a.abs(), b.abs()
+    most, least = torch.maximum(a, b), torch.minimum(a, b)
+    share = torch.where((most > 0) & ~most.isinf(), least / most, 0)
+    return most * torch.sqrt(1 + share * share)
 
 
 def _shifted(shift):
@@ -226,6 +305,7 @@ def _always(node):
 
 EQUIVALENTS = {
     aten.cross_entropy_loss.default: (_always, _cross_entropy),
+    aten._native_batch_norm_legit_functional.default: (_asked(5, "training", bool), _normalized),
     aten.scaled_dot_product_attention.default: (_other_ranks, _attention),
     aten.avg_pool2d.default: (_asked(6, "divisor_override"), _pooled(functional.avg_pool2d, 2)),
     aten.avg_pool3d.default: (_asked(6, "divisor_override"), _pooled(functional.avg_pool3d, 3)),
@@ -242,6 +322,12 @@ EQUIVALENTS = {
     aten.median.default: (_always, _median_of_all),
     aten.searchsorted.Tensor: (_always, _searched),
     aten.bucketize.Tensor: (_always, _searched_in),
+    aten.cummax.default: (_always, _cummax),
+    aten.cummin.default: (_always, _cummin),
+    aten.cumprod.default: (_always, _cumprod),
+    aten.aminmax.default: (_always, _aminmax),
+    aten.index_reduce.default: (_always, _index_reduce),
+    aten.hypot.default: (_always, _hypot),
     aten.fmax.default: (_always, _numbers_first(torch.maximum)),
     aten.fmin.default: (_always, _numbers_first(torch.minimum)),
     aten.__rshift__.Tensor: (_always, _shifted(torch.bitwise_right_shift)),

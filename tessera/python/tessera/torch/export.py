@@ -9,12 +9,14 @@ import inspect
 import io
 import logging
 import re
+import threading
 import warnings
 
 import ml_dtypes
 import numpy as np
 import onnx_ir
 import torch
+from torch._dynamo import convert_frame
 from torch.export import graph_signature as signatures
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
@@ -34,6 +36,8 @@ RANDOM = (
 )
 NUMBERS = ((torch.SymBool, bool), (torch.SymFloat, float), (bool, bool), (float, float))
 EXTERNAL = 1024  # bytes from which on a weight stands beside the graph
+# PyTorch's exporters change what the process shares, such as kernels of operators, and torch.compile reads it.
+ALONE = getattr(convert_frame, "compile_lock", None) or threading.RLock()
 WAY_OUT = "torch.compile(module, backend='tessera') runs the rest of the module and leaves this to PyTorch"
 
 
@@ -104,7 +108,8 @@ def _causes(exception):
     seen = []
     while exception is not None and exception not in seen:
         seen.append(exception)
-        exception = exception.__cause__ or exception.__context__
+        behind = None if exception.__suppress_context__ else exception.__context__
+        exception = exception.__cause__ or behind
     return seen
 
 
@@ -176,10 +181,16 @@ def _interface(program):
     return found
 
 
+def _learns(node):
+    """Whether a normalisation takes the statistics of its batch and keeps the running ones; its schema is silent."""
+    normal = (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default)
+    return node.target in normal and node.args[3] is not None and bool(node.args[5])
+
+
 def _changes_in_place(captured):
     """Whether an operator of the captured graph, or of a body in it, writes into its argument."""
     return any(
-        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        isinstance(node.target, torch._ops.OpOverload) and (node.target._schema.is_mutable or _learns(node))
         for part in captured.graph_module.modules()
         if isinstance(part, torch.fx.GraphModule)
         for node in part.graph.nodes
@@ -333,7 +344,7 @@ def export(module, arguments, named=None, dynamic_shapes=None, *, changes_argume
     first = None
     for helps in helps_for(module):
         try:
-            with quiet(), torch.no_grad(), helps.forms():
+            with ALONE, quiet(), torch.no_grad(), helps.forms():
                 return _exported(module, arguments, named, dynamic_shapes, changes_arguments, helps)
         except BuffersChange:
             raise
