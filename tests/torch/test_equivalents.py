@@ -61,6 +61,15 @@ def test_means_of_what_is_scattered(dtype):
     check(means, (torch.randn(3, 5) * 9).to(dtype), index, (torch.randn(2, 5) * 9).to(dtype))
 
 
+def test_an_index_that_leaves_out_elements():
+    def scattered(x, index, src):
+        given = (0, index, src)
+        kinds = [x.scatter_reduce(*given, name) for name in ("mean", "sum", "amax")]
+        return x.scatter(*given), x.scatter_add(*given), kinds
+
+    check(scattered, torch.randn(3, 5), torch.tensor([[0, 1, 2], [2, 0, 0]]), torch.randn(4, 4))
+
+
 def test_index_reduce():
     def reduced(x, index, src):
         kinds = [(name, own) for name in ("mean", "amax", "amin", "prod") for own in (True, False)]
@@ -193,3 +202,20 @@ def test_results_of_16_bits_that_are_computed_in_more(dtype, tolerance):
 
 def test_results_that_are_numbers():
     check(lambda x: (x.sum().item(), x.argmax().item(), x.shape[0], (x.sum() > 100).item(), x + 1), torch.randn(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_normalisation_in_front_of_which_weights_have_16_bits(dtype):
+    convolution, linear = torch.nn.Conv2d(3, 4, 3, bias=False), torch.nn.Linear(3, 4)
+    layers = (convolution, torch.nn.BatchNorm2d(4)), (linear, torch.nn.BatchNorm1d(4))
+    for layer, shape in zip(layers, ((1, 3, 5, 5), (2, 3))):
+        module, x = torch.nn.Sequential(*layer).eval().to(dtype), torch.randn(shape).to(dtype)
+        ours, theirs = tessera.torch.compile(module, x)(x), module(x).detach()
+        assert ours.dtype == dtype and torch.allclose(ours.float(), theirs.float(), rtol=3e-2, atol=3e-2)
+
+
+def test_products_of_bytes_as_quantisers_write_them():
+    a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((20, 64), (64, 24)))
+    module = Function(lambda a, b: torch._int_mm(a, b))
+    compiled = tessera.torch.compile(module, (a, b), config="npu64")
+    assert torch.equal(compiled(a, b), torch._int_mm(a, b)) and compiled.stats().macs_cpu == 0

@@ -6,6 +6,7 @@ import itertools
 import math
 
 import torch
+from onnxscript import opset18
 from torch.nn import functional
 
 aten = torch.ops.aten
@@ -106,10 +107,24 @@ def _normalized(x, weight, bias, running_mean, running_var, training, momentum, 
 # --- choosing elements ------------------------------------------------------------------------------------------------
 
 
+def _first_of(src, index):
+    """The elements of a source that an index has places for; ONNX wants no others."""
+    return src[tuple(slice(0, size) for size in index.shape)]
+
+
+def _scattered(scatter):
+    def scattered(x, dim, index, src):
+        return NotImplemented if src.shape == index.shape else scatter(x, dim, index, _first_of(src, index))
+
+    return scattered
+
+
 def _mean_of_scattered(x, dim, index, src, reduce, *, include_self=True):
     """The exporter adds where a mean is asked for."""
     if reduce != "mean":
-        return NotImplemented  # another one of the graph
+        same, given = src.shape == index.shape, (x, dim, index, _first_of(src, index), reduce)
+        return NotImplemented if same else torch.scatter_reduce(*given, include_self=include_self)
+    src = _first_of(src, index)
     total = x.scatter_reduce(dim, index, src, "sum", include_self=include_self)
     count = torch.ones_like(x) if include_self else torch.zeros_like(x)
     count = count.scatter_add(dim, index, torch.ones_like(src)).clamp(min=1)
@@ -289,6 +304,11 @@ def _uneven(node):
     return all(isinstance(n, int) for n in sizes) and any(n % part for n, part in zip(sizes, parts))
 
 
+def _partly(node):
+    """Whether an index leaves out elements of what is scattered."""
+    return node.args[2].meta["val"].shape != node.args[3].meta["val"].shape
+
+
 def _flags(node):
     return all(isinstance(a, torch.fx.Node) and a.meta["val"].dtype == torch.bool for a in node.args[:2])
 
@@ -314,7 +334,9 @@ EQUIVALENTS = {
     aten.adaptive_max_pool1d.default: (_uneven, _largest_of_parts),
     aten.adaptive_max_pool2d.default: (_uneven, _largest_of_parts),
     aten.adaptive_max_pool3d.default: (_always, _largest_of_parts),
-    aten.scatter_reduce.two: (_asked(4, "reduce", lambda value: value == "mean"), _mean_of_scattered),
+    aten.scatter_reduce.two: (lambda node: node.args[4] == "mean" or _partly(node), _mean_of_scattered),
+    aten.scatter_add.default: (_partly, _scattered(torch.scatter_add)),
+    aten.scatter.src: (_partly, _scattered(torch.scatter)),
     aten.masked_select.default: (_always, _masked_select),
     aten.sort.stable: (_always, _sorted),
     aten.kthvalue.default: (_always, _kth),
@@ -337,6 +359,14 @@ EQUIVALENTS = {
     aten.add.Tensor: (_flags, _sum_of_flags),
     aten.rrelu.default: (_asked(3, "training", lambda value: not value), _rrelu),
 }
+
+
+def _product_of_integers(a, b):
+    return opset18.MatMulInteger(a, b)
+
+
+# What the exporter lacks and one operator of ONNX is: quantisers of torchao multiply int8 by int8.
+TRANSLATIONS = {aten._int_mm.default: _product_of_integers}
 
 
 def with_equivalents(captured):

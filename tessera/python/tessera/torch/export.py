@@ -12,7 +12,6 @@ import re
 import threading
 import warnings
 
-import ml_dtypes
 import numpy as np
 import onnx_ir
 import torch
@@ -22,8 +21,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ..errors import argument, error
-from .equivalents import with_equivalents
+from .equivalents import TRANSLATIONS, with_equivalents
 from .exportable import forms_without_branches, helps_for, in_known_forms
+from .repairs import repair
 
 RANDOM = (
     "RandomNormal",
@@ -230,33 +230,6 @@ def _distinct(program):
         seen.add(id(graph.outputs[place]))
 
 
-def _safe_softmax(program):
-    """Rows of attention whose mask leaves nothing are zeros in PyTorch. The exporter means to write that: it replaces
-    what is no number behind the softmax. But its masks add the lowest number, which gives no such value; here they add
-    minus infinity."""
-    graph = program.model.graph
-    for node in onnx_ir.traversal.RecursiveGraphIterator(graph):
-        value, chain = node.inputs[0] if node.op_type == "IsNaN" else None, []
-        for kind, place in (("Softmax", 0), ("Add", 1), ("Where", 2)):
-            found = value.producer() if value is not None else None
-            if found is None or found.op_type != kind:
-                break
-            chain.append(found)
-            value = found.inputs[place]
-        tensor = value.const_value if len(chain) == 3 and value is not None else None
-        if tensor is None or tensor.size != 1 or tensor.numpy().item() != _lowest(tensor):
-            continue
-        fill = onnx_ir.tensor(np.full(tensor.shape.numpy(), -np.inf, tensor.numpy().dtype), name=f"{value.name}_masked")
-        fresh = onnx_ir.Value(name=fill.name, type=value.type, shape=value.shape, const_value=fill)
-        graph.initializers.setdefault(fresh.name, fresh)
-        chain[-1].replace_input_with(2, graph.initializers[fresh.name])
-
-
-def _lowest(tensor):
-    dtype = tensor.numpy().dtype
-    return float(ml_dtypes.finfo(dtype).min) if dtype.kind not in "iub" else None
-
-
 # --- exporting --------------------------------------------------------------------------------------------------------
 
 
@@ -371,10 +344,12 @@ def _exported(module, arguments, named, dynamic_shapes, changes_arguments, helps
     helps.fix(captured.graph_module)
     in_known_forms(captured)
     captured, constants = _returning(captured)
-    program = torch.onnx.export(captured, dynamo=True, verbose=False, custom_translation_table=helps.table)
+    program = torch.onnx.export(
+        captured, dynamo=True, verbose=False, custom_translation_table=TRANSLATIONS | helps.table
+    )
     inputs, outputs = _interface(program)
     _distinct(program)
-    _safe_softmax(program)
+    repair(program)
     for port, value in zip([p for p in outputs if p.name is not None], program.model.graph.outputs):
         port.name = value.name
     for place, value in constants:
