@@ -120,6 +120,22 @@ def test_layers_that_stay_float():
     assert 0.5 < info.macs_npu_share < 1
 
 
+def test_operators_that_the_exporter_takes_for_others():
+    class Network(torch.nn.Module):
+        def forward(self, x, index, mask):
+            pooled = torch.nn.functional.avg_pool2d(x, 2, divisor_override=3)
+            spread = x[0, 0].scatter_reduce(0, index, x[0, 1], "mean")
+            return pooled, spread, torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    x, index = torch.randn(1, 3, 4, 4), torch.tensor([[0, 1, 2, 0]])
+    given = (x, index, torch.tensor([[True] * 4, [False] * 4, [True, False] * 2, [True] * 4]))
+    model = to_onnx(Network(), given)
+    feeds = {port.name: value.numpy() for port, value in zip(model.graph.input, given)}
+    got = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+    for ours, theirs in zip(got, Network()(*given), strict=True):
+        assert np.allclose(ours, theirs.numpy(), atol=1e-6)
+
+
 def test_refusals():
     with pytest.raises(tessera.Error, match="activation_bits is 8 or 16, got 4"):
         TesseraQuantizer(activation_bits=4)

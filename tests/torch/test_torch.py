@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import onnx
@@ -245,6 +246,12 @@ UNFIT = {
         compile_with(torch.nn.Linear(3, 3), torch.rand(1, 3), calibrate=[(torch.rand(1, 3), 7)]),
         "sample 0 .*image for image, label",
     ),
+    "another option": (
+        compile_with(torch.nn.Linear(3, 3), torch.rand(1, 3), calibrate="random", quantization={"bogus": 1}),
+        "no option 'bogus'; its options are engine",
+    ),
+    "an input of another size": (compile_with(torch.nn.Linear(3, 3), torch.rand(1, 4)), "same reduction dim"),
+    "a copy": (lambda: copy.deepcopy(tessera.torch.compile(torch.nn.Linear(3, 3), torch.rand(1, 3))), r"save\('model"),
     "a tensor to calibrate": (
         compile_with(torch.nn.Linear(3, 3), torch.rand(1, 3), calibrate=torch.rand(4, 3)), "an iterable of example"
     ),
@@ -342,6 +349,48 @@ def test_changed_weights_are_taken():
     assert result.requires_grad
     with pytest.raises(tessera.Error, match="computes no gradients"):
         result.sum().backward()
+
+
+def test_normalisation_that_learns(capsys):
+    class Learns(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution, self.normal = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)
+            self.register_buffer("mean", torch.zeros(4))
+            self.register_buffer("spread", torch.ones(4))
+
+        def forward(self, x):
+            found = self.normal(self.convolution(x))
+            return torch.nn.functional.batch_norm(found * 2, self.mean, self.spread, training=True)
+
+    alike(Learns().train(), *((torch.randn(2, 3, 6, 6),) for _ in range(2)))
+    assert capsys.readouterr().err == ""
+    with pytest.raises(tessera.Error, match="changes its buffer"):
+        tessera.torch.compile(Learns(), torch.randn(2, 3, 6, 6))
+
+
+def test_calls_of_many_threads():
+    module, wrong = torch.nn.Linear(4, 5).eval(), []
+    fixed = tessera.torch.compile(module, torch.randn(3, 4))
+    compiled = torch.compile(module, backend="tessera", dynamic=True)
+    with torch.no_grad():
+        close(compiled(torch.ones(3, 4)), module(torch.ones(3, 4)))
+
+    def work(number):
+        try:
+            for size in range(1, 6):
+                x = torch.randn((number + size) % 4 + 2, 4)
+                with torch.no_grad():
+                    close(compiled(x), module(x))
+                    close(fixed(x[:1].expand(3, 4)), module(x[:1].expand(3, 4)))
+        except Exception as e:
+            wrong.append(e)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for step in (threading.Thread.start, threading.Thread.join):
+        for thread in threads:
+            step(thread)
+    assert not wrong
 
 
 def test_the_first_calls_calibrate():

@@ -15,6 +15,8 @@ from torch._export.verifier import Verifier
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ..errors import error
+from ..torch.equivalents import TRANSLATIONS, with_equivalents
+from ..torch.repairs import repair
 from .spelling import spell
 
 QUANTISED = torch.ops.quantized_decomposed
@@ -39,13 +41,15 @@ def to_onnx(model, example_inputs=None, *, dynamic_shapes=None, opset=None):
     program = as_aten(program)
     with quiet(), unset_fake_temporarily():
         try:
+            program = with_equivalents(program)
             exported = torch.onnx.export(
                 program,
                 dynamo=True,
                 verbose=False,
                 opset_version=opset or (21 if wide(program) else 20),
-                custom_translation_table=translations(),
+                custom_translation_table=TRANSLATIONS | translations(),
             )
+            repair(exported)
         except Exception as failure:  # its libraries raise errors of many classes
             raise error("unsupported", f"PyTorch's ONNX exporter: {cause(failure)}") from failure
     return spell(exported.model_proto)

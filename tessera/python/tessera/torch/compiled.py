@@ -74,6 +74,11 @@ class Program:
         from ..quantization import quantize
         from ..quantization.command import choose_engine
 
+        known = inspect.signature(quantize).parameters
+        unknown = sorted(set(quantization or ()) - set(known))
+        if unknown:
+            options = ", ".join(name for name, p in known.items() if p.kind is inspect.Parameter.KEYWORD_ONLY)
+            raise argument(f"quantization has no option {unknown[0]!r}; its options are {options}")
         keys = {"config": config, "numerics": options.get("numerics")}
         chosen = {name: value for name, value in keys.items() if value} | dict(quantization or {})
         chosen["engine"] = choose_engine(chosen.get("engine"))
@@ -122,7 +127,7 @@ def _same(wanted, given):
 
 
 def _result(port, array):
-    return int(array) if port.dtype is None else to_tensor(array, port.dtype)
+    return port.number(array) if port.dtype is None else to_tensor(array, port.dtype)
 
 
 def split_batch(exported, flat):
@@ -174,6 +179,13 @@ class Compiled(torch.nn.Module):
                 "a compiled module is not trained; train the one that it was made of, and compile that again"
             )
         return super().train(False)
+
+    def __reduce_ex__(self, protocol):
+        raise error(
+            "unsupported",
+            "a compiled module is neither copied nor pickled: its session belongs to this process; save('model.tsr') "
+            "writes the program, which tessera.Session loads",
+        )
 
     def stats(self):
         """tessera.Stats of the last call: cycles, macs, layers, ..."""
@@ -228,6 +240,8 @@ def compile(
     if isinstance(module, torch.export.ExportedProgram):
         arguments, named = module.example_inputs or ((), {})
         signature, name = None, "ExportedProgram"
+    elif isinstance(module, torch.jit.ScriptModule):
+        raise argument("tessera.torch.compile takes the torch.nn.Module that a TorchScript module was made of")
     elif isinstance(module, torch.nn.Module):
         arguments, named = exporting.arguments_of(example_inputs)
         signature, name = inspect.signature(module.forward), type(module).__name__

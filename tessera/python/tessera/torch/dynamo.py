@@ -5,6 +5,7 @@ have been changed since, the model is made anew. What cannot be exported runs in
 
 import operator
 import sys
+import threading
 
 import torch
 from torch._dynamo.utils import get_static_address_type
@@ -57,7 +58,7 @@ class _Frozen:
         sizes = _sizes(holders, inputs)
         for place, (node, value) in enumerate(zip(holders, inputs)):
             if static[place]:
-                setattr(self.module, f"frozen_{place}", _constant(value))
+                self._keep(f"frozen_{place}", value.detach())
                 values[node] = copied.get_attr(f"frozen_{place}")
             elif place not in sizes:
                 self.left.append(place)
@@ -74,11 +75,12 @@ class _Frozen:
         self.module.recompile()
         self.symbolic = [_symbols(holders[place]) for place in self.left]
 
-
-def _constant(value):
-    """A parameter or buffer that shares the tensor's memory."""
-    detached = value.detach()
-    return torch.nn.Parameter(detached, requires_grad=False) if value.dtype.is_floating_point else detached
+    def _keep(self, name, value):
+        """A parameter or buffer that shares the tensor's memory."""
+        if value.dtype.is_floating_point:
+            self.module.register_parameter(name, torch.nn.Parameter(value, requires_grad=False))
+        else:
+            self.module.register_buffer(name, value)
 
 
 def _example(node):
@@ -117,23 +119,19 @@ class Graph:
         self.programs, self.static, self.versions, self.refused = [], None, None, False
         self.numbers = [_is_number(node) for node in graph.graph.nodes if node.op == "placeholder"]
         self.samples, self.wanted = [], int(settings["calibrate"])
+        self.lock = threading.RLock()  # threads share the exports and samples; runs go beside each other
         places = [n for n in graph.graph.nodes if n.op not in ("placeholder", "output")]
         self.name = f"the graph of {len(places)} operations from '{places[0].name}' on" if places else "an empty graph"
         self.empty = all(n.target is operator.getitem for n in places)
 
     def __call__(self, *inputs):
-        if self.refused or self.empty:
+        if self.refused or self.empty or self._observes(inputs):
             return self.graph(*inputs)
-        if self.static is None:
-            self.static = [number or _is_static(value) for number, value in zip(self.numbers, inputs)]
-        if len(self.samples) < self.wanted:
-            return self._observed(inputs)
-        marks = zip(inputs, self.static, self.numbers)
-        versions = [float(value) if number else _version(value) for value, static, number in marks if static]
-        if versions != self.versions:
-            self.programs, self.versions = [], versions
         try:
-            frozen, program = self._program(inputs)
+            with self.lock:
+                if self.refused:  # by the call of another thread
+                    return self.graph(*inputs)
+                frozen, program = self._current(inputs)
             flat = [inputs[place] for place in frozen.left]
             results = program.run(flat)
         except Exception as e:  # whatever it is: PyTorch runs the graph
@@ -146,10 +144,23 @@ class Graph:
         results = results[len(program.exported.mutated) :]
         return tuple(without_gradients(results, inputs))
 
-    def _observed(self, inputs):
-        """A call in PyTorch whose inputs are kept to quantise with."""
-        self.samples.append([v.detach().clone() if isinstance(v, torch.Tensor) else v for v in inputs])
-        return self.graph(*inputs)
+    def _observes(self, inputs):
+        """Whether a call runs in PyTorch for its inputs, which are kept to quantise with."""
+        with self.lock:
+            observes = len(self.samples) < self.wanted
+            if observes:
+                self.samples.append([v.detach().clone() if isinstance(v, torch.Tensor) else v for v in inputs])
+        return observes
+
+    def _current(self, inputs):
+        """(frozen graph, program) for the inputs, with the weights as they are now."""
+        if self.static is None:
+            self.static = [number or _is_static(value) for number, value in zip(self.numbers, inputs)]
+        marks = zip(inputs, self.static, self.numbers)
+        versions = [float(value) if number else _version(value) for value, static, number in marks if static]
+        if versions != self.versions:
+            self.programs, self.versions = [], versions
+        return self._program(inputs)
 
     def _changed(self, frozen, program):
         """Places of the inputs that the graph changes in place."""
@@ -162,7 +173,8 @@ class Graph:
             pairs = list(zip(program.exported.inputs, given))
             if all(_fits(port, value) for port, value in pairs):
                 return frozen, program
-        made = self._made(inputs)
+        with exporting.ALONE:
+            made = self._made(inputs)
         self.programs = [made, *self.programs][:KEPT]
         return made
 

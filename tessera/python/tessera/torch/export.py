@@ -9,17 +9,21 @@ import inspect
 import io
 import logging
 import re
+import threading
 import warnings
 
 import numpy as np
 import onnx_ir
 import torch
+from torch._dynamo import convert_frame
 from torch.export import graph_signature as signatures
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ..errors import argument, error
+from .equivalents import TRANSLATIONS, with_equivalents
 from .exportable import forms_without_branches, helps_for, in_known_forms
+from .repairs import repair
 
 RANDOM = (
     "RandomNormal",
@@ -30,7 +34,10 @@ RANDOM = (
     "Multinomial",
     "Dropout",
 )
+NUMBERS = ((torch.SymBool, bool), (torch.SymFloat, float), (bool, bool), (float, float))
 EXTERNAL = 1024  # bytes from which on a weight stands beside the graph
+# PyTorch's exporters change what the process shares, such as kernels of operators, and torch.compile reads it.
+ALONE = getattr(convert_frame, "compile_lock", None) or threading.RLock()
 WAY_OUT = "torch.compile(module, backend='tessera') runs the rest of the module and leaves this to PyTorch"
 
 
@@ -43,6 +50,7 @@ class Port:
     dtype: torch.dtype | None = None
     dims: tuple = ()
     value: object = None
+    number: type = int
 
     def takes(self, tensor):
         """Whether a tensor has the dimensions."""
@@ -100,7 +108,8 @@ def _causes(exception):
     seen = []
     while exception is not None and exception not in seen:
         seen.append(exception)
-        exception = exception.__cause__ or exception.__context__
+        behind = None if exception.__suppress_context__ else exception.__context__
+        exception = exception.__cause__ or behind
     return seen
 
 
@@ -148,7 +157,8 @@ def _port(arg, values):
     value = values.get(arg.name)
     if isinstance(value, torch.Tensor):
         return Port(arg.name, value.dtype, _dims(value.shape))
-    return Port(arg.name)
+    number = next((n for kind, n in NUMBERS if isinstance(value, kind)), int)
+    return Port(arg.name, number=number)
 
 
 def _interface(program):
@@ -171,10 +181,16 @@ def _interface(program):
     return found
 
 
+def _learns(node):
+    """Whether a normalisation takes the statistics of its batch and keeps the running ones; its schema is silent."""
+    normal = (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default)
+    return node.target in normal and node.args[3] is not None and bool(node.args[5])
+
+
 def _changes_in_place(captured):
     """Whether an operator of the captured graph, or of a body in it, writes into its argument."""
     return any(
-        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        isinstance(node.target, torch._ops.OpOverload) and (node.target._schema.is_mutable or _learns(node))
         for part in captured.graph_module.modules()
         if isinstance(part, torch.fx.GraphModule)
         for node in part.graph.nodes
@@ -257,6 +273,19 @@ def _loops_of_cells(dynamic_shapes):
         yield
 
 
+def _is_computed_wider(value):
+    """Whether the exporter may compute a value as float32: then it takes the wide value where the graph returns it."""
+    known = value.meta.get("val") if value.op == "call_function" else None
+    return isinstance(known, torch.Tensor) and known.dtype in (torch.float16, torch.bfloat16)
+
+
+def _copied(graph, value):
+    """A node that copies a value."""
+    copy = graph.create_node("call_function", torch.ops.aten.clone.default, (value,), name=f"{value.name}_returned")
+    copy.meta.update(value.meta)
+    return copy
+
+
 def _returning(captured):
     """(the program with new values of arguments as its first results and without results that are constants; those as
     (place, value)). The exporter knows neither. Changes the program."""
@@ -268,6 +297,10 @@ def _returning(captured):
             continue
         if spec.kind == kinds.USER_INPUT_MUTATION:
             spec = dataclasses.replace(spec, kind=kinds.USER_OUTPUT, target=None)
+        if _is_computed_wider(value):
+            with captured.graph.inserting_before(output):
+                value = _copied(captured.graph, value)
+            spec = dataclasses.replace(spec, arg=signatures.TensorArgument(value.name))
         specs.append(spec)
         kept.append(value)
     output.args = (tuple(kept),)
@@ -284,7 +317,7 @@ def export(module, arguments, named=None, dynamic_shapes=None, *, changes_argume
     first = None
     for helps in helps_for(module):
         try:
-            with quiet(), torch.no_grad(), helps.forms():
+            with ALONE, quiet(), torch.no_grad(), helps.forms():
                 return _exported(module, arguments, named, dynamic_shapes, changes_arguments, helps)
         except BuffersChange:
             raise
@@ -307,12 +340,16 @@ def _exported(module, arguments, named, dynamic_shapes, changes_arguments, helps
         raise BuffersChange(buffers)
     if changed and not changes_arguments:
         raise error("unsupported", f"the module changes its argument '{changed[0]}' in place; return the new value")
+    captured = with_equivalents(captured)
     helps.fix(captured.graph_module)
     in_known_forms(captured)
     captured, constants = _returning(captured)
-    program = torch.onnx.export(captured, dynamo=True, verbose=False, custom_translation_table=helps.table)
+    program = torch.onnx.export(
+        captured, dynamo=True, verbose=False, custom_translation_table=TRANSLATIONS | helps.table
+    )
     inputs, outputs = _interface(program)
     _distinct(program)
+    repair(program)
     for port, value in zip([p for p in outputs if p.name is not None], program.model.graph.outputs):
         port.name = value.name
     for place, value in constants:

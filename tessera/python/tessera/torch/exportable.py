@@ -50,7 +50,7 @@ class Helps:
     stands for operators, and `fix` changes a captured graph."""
 
     def __init__(self, forms=contextlib.nullcontext, table=None, fix=lambda graph: None):
-        self.forms, self.table, self.fix = forms, table, fix
+        self.forms, self.table, self.fix = forms, table or {}, fix
 
 
 def helps_for(module):
