@@ -120,10 +120,10 @@ class LlvmCodegen : public Codegen {
     mlir::registerBuiltinDialectTranslation(registry);
     mlir::registerLLVMDialectTranslation(registry);
     context_.appendDialectRegistry(registry);
-    context_.loadDialect<mlir::arith::ArithDialect, mlir::bufferization::BufferizationDialect,
-                         mlir::cf::ControlFlowDialect, mlir::func::FuncDialect, mlir::linalg::LinalgDialect,
-                         mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
-                         mlir::tensor::TensorDialect>();
+    context_
+        .loadDialect<mlir::arith::ArithDialect, mlir::bufferization::BufferizationDialect, mlir::cf::ControlFlowDialect,
+                     mlir::func::FuncDialect, mlir::linalg::LinalgDialect, mlir::math::MathDialect,
+                     mlir::memref::MemRefDialect, mlir::scf::SCFDialect, mlir::tensor::TensorDialect>();
     load_vector_dialect(context_);
     context_.getOrLoadDialect("llvm");  // registered with its translation; its header takes four seconds to compile
     module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
