@@ -9,6 +9,7 @@
 #include "compiler/cpu/expressions/lowering.h"
 #include "compiler/cpu/loops/joins.h"
 #include "compiler/cpu/loops/loops.h"
+#include "compiler/cpu/loops/vectors.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,11 +19,9 @@
 #include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Linalg/Transforms/SubsetInsertionOpInterfaceImpl.h"
-#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -30,11 +29,16 @@
 #include "mlir/Dialect/Tensor/IR/TensorInferTypeOpInterfaceImpl.h"
 #include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Tensor/Transforms/SubsetInsertionOpInterfaceImpl.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+// One function of mlir/Dialect/Linalg/Transforms/Transforms.h, which takes three seconds to compile.
+namespace mlir::linalg {
+using ControlFusionFn = std::function<bool(OpOperand*)>;
+void populateElementwiseOpsFusionPatterns(RewritePatternSet& patterns, const ControlFusionFn& control);
+}  // namespace mlir::linalg
 
 namespace tessera::cpu {
 
@@ -116,10 +120,12 @@ class LlvmCodegen : public Codegen {
     mlir::registerBuiltinDialectTranslation(registry);
     mlir::registerLLVMDialectTranslation(registry);
     context_.appendDialectRegistry(registry);
-    context_.loadDialect<mlir::arith::ArithDialect, mlir::bufferization::BufferizationDialect,
-                         mlir::cf::ControlFlowDialect, mlir::func::FuncDialect, mlir::linalg::LinalgDialect,
-                         mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
-                         mlir::tensor::TensorDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
+    context_
+        .loadDialect<mlir::arith::ArithDialect, mlir::bufferization::BufferizationDialect, mlir::cf::ControlFlowDialect,
+                     mlir::func::FuncDialect, mlir::linalg::LinalgDialect, mlir::math::MathDialect,
+                     mlir::memref::MemRefDialect, mlir::scf::SCFDialect, mlir::tensor::TensorDialect>();
+    load_vector_dialect(context_);
+    context_.getOrLoadDialect("llvm");  // registered with its translation; its header takes four seconds to compile
     module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
   }
 

@@ -16,7 +16,7 @@ using namespace kernel;
 
 /// The same bytes as another type. A wider type takes the last axis, whose extent is the quotient of the widths; a
 /// narrower one adds such an axis. Attribute `to`.
-void infer_bit_cast(InferContext& c) {
+void infer_litert_bit_cast(InferContext& c) {
   const int64_t number = c.node.get_int("to", 0);
   if (number <= 0 || number > kLastDType) c.node.fail(ErrorCode::kInvalidModel, "attribute to is no element type");
   const auto to = static_cast<DType>(number);
@@ -179,7 +179,7 @@ void evaluate_atan2(EvalContext& c, const std::vector<TypeInfo>& types) {
 }  // namespace
 
 void register_litert_index(Registry& r) {
-  add(r, "BitCast", 1, kOne, infer_bit_cast, evaluate_bit_cast, {"to"}, kOne, kLitert);
+  add(r, "BitCast", 1, kOne, infer_litert_bit_cast, evaluate_bit_cast, {"to"}, kOne, kLitert);
   add(r, "DynamicUpdateSlice", 1, {3, 3}, infer_update_slice, evaluate_update_slice, {}, kOne, kLitert);
   add(r, "ReduceWindow", 1, kTwo, infer_reduce_window, evaluate_reduce_window,
       {"window", "strides", "dilations", "reduction"}, kOne, kLitert);

@@ -117,6 +117,17 @@ def test_pow_integer_cases():
     assert run_tessera("Pow", [base, exponent], opset=15)[0].tolist() == [1024, -8, 1, 1, -1, 0, 1, 10**18]
 
 
+@pytest.mark.parametrize("base", INTS)
+@pytest.mark.parametrize("exponent", INTS)
+def test_pow_of_integers_wraps(base, exponent):
+    bits, limits = np.iinfo(base).bits, np.iinfo(base)
+    a = np.array([[0], [1], [2], [3], [limits.max], [limits.min]], base)
+    for b in (np.arange(8).astype(exponent), np.array(5, exponent)):  # each element's own, and one for all
+        wrapped = [[pow(int(x[0]), int(y), 2**bits) for y in b.reshape(-1)] for x in a]
+        expected = np.array(wrapped, np.uint64).astype(f"uint{bits}").view(base)
+        assert run_tessera("Pow", [a, b], opset=15)[0].tolist() == expected.tolist()
+
+
 UNARY = [
     ("Neg", 13, -4, 4),
     ("Abs", 13, -4, 4),

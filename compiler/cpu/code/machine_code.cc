@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "llvm-c/Transforms/PassBuilder.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/CodeGen/TargetLowering.h"
@@ -20,7 +21,6 @@
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -34,7 +34,6 @@
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
 
@@ -252,20 +251,13 @@ constexpr std::string_view kPasses =
     "function(simplifycfg,sroa,early-cse<memssa>,loop-mssa(loop-rotate,licm),instcombine,early-cse,simplifycfg,dce)";
 constexpr std::string_view kPipeline = "default code generator, 5";  // to be changed with make_code(), host_machine()
 
+/// By the C interface: PassBuilder's own header takes four seconds to compile.
 void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes;
-  if (auto error = builder.parsePassPipeline(passes, kPasses)) refuse(llvm::toString(std::move(error)));
-  passes.run(module, modules);
+  const std::unique_ptr<LLVMOpaquePassBuilderOptions, void (*)(LLVMPassBuilderOptionsRef)> options(
+      LLVMCreatePassBuilderOptions(), LLVMDisposePassBuilderOptions);
+  const LLVMErrorRef error = LLVMRunPasses(llvm::wrap(&module), std::string(kPasses).c_str(),
+                                           reinterpret_cast<LLVMTargetMachineRef>(&machine), options.get());
+  if (error) refuse(llvm::toString(llvm::unwrap(error)));
 }
 
 std::vector<uint8_t> bitcode(const llvm::Module& module) {

@@ -13,6 +13,8 @@ namespace tessera::cpu {
 
 using namespace mlir;
 
+void load_vector_dialect(MLIRContext& context) { context.loadDialect<vector::VectorDialect>(); }
+
 Value VectorCode::constant(int64_t value) {
   Value& known = constants_[value];
   if (!known) {

@@ -12,6 +12,9 @@
 
 namespace tessera::cpu {
 
+/// What VectorCode needs of a context.
+void load_vector_dialect(mlir::MLIRContext& context);
+
 /// Writes into one function at the builder's place. Buffers are flat rows of elements. Of a vector only the first
 /// `active` lanes exist: others are not read from memory, hold zeros or repetitions, and are not stored.
 class VectorCode {

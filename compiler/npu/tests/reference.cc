@@ -369,6 +369,14 @@ Values random_values(const Tensor& tensor, std::mt19937_64& random) {
 
 std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options,
                     Program* program_out, const std::function<void(std::vector<isa::Instruction>&)>& change) {
+  Program program = compile(graph, config, options);
+  if (program_out != nullptr) *program_out = program;
+  if (change) change(program.instructions);
+  return compare(graph, config, seed, options, program);
+}
+
+std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options,
+                    const Program& program) {
   std::mt19937_64 random(seed);
   std::vector<Values> inputs;
   for (const TensorId id : graph.inputs)
@@ -376,9 +384,6 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
   const auto [shortest, length] = random_length(graph, random);
   const auto shorter = options.room > 0 ? static_cast<int64_t>(random() % static_cast<uint64_t>(options.room + 1)) : 0;
   const std::vector<Values> expected = evaluate(with_shorter_past(graph, shorter), inputs, length);
-  Program program = compile(graph, config, options);
-  if (program_out != nullptr) *program_out = program;
-  if (change) change(program.instructions);
 
   sim::Chip chip(config);
   for (int placement = 0; placement < 2; ++placement) {

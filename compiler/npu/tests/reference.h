@@ -27,6 +27,10 @@ std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inpu
 std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options = {},
                     Program* program = nullptr, const std::function<void(std::vector<isa::Instruction>&)>& change = {});
 
+/// The same of a program that the graph was compiled to with these options.
+std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options,
+                    const Program& program);
+
 /// Pools the graph's output over its whole width: `pool` has the kind, the value of padding and the stage. The result
 /// is the output.
 void append_pool(Graph& graph, Pool pool);
