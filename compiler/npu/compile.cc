@@ -138,19 +138,6 @@ Program compiled(const Graph& graph, const isa::MachineConfig& config, const Opt
   return program;
 }
 
-/// Whether depthwise rasters in pairs may have changed which schedules are taken.
-bool has_pairs(const Graph& graph) {
-  return std::ranges::any_of(graph.operations, [](const Operation& operation) {
-    const auto* op = std::get_if<Convolution>(&operation.what);
-    return op != nullptr && op->groups > 1 && op->kernel_w >= isa::timing::gemm::kPairColumns;
-  });
-}
-
-isa::MachineConfig without_pairs(isa::MachineConfig config) {
-  config.raster_pairs = 0;
-  return config;
-}
-
 /// Whether the unit is a chain with a product between its first and its last operation.
 bool has_product_between(const Unit& unit) { return unit.chain && schedule::product_between(unit.chain->nests); }
 
@@ -159,7 +146,7 @@ bool has_product_between(const Unit& unit) { return unit.chain && schedule::prod
 Program compiled_one(const Graph& graph, const isa::MachineConfig& config, const Options& given_options, bool polish) {
   Options options = given_options;
   if (options.memo == nullptr) options.memo = std::make_shared<SearchMemo>();  // of both plans
-  if (config.raster_pairs == 0 || options.judge != Options().judge || !has_pairs(graph))
+  if (options.judge != Options().judge || !has_pairs(graph, config))
     return compiled(graph, config, options, config, polish);
   const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
   SearchLog log = options.search_log != nullptr ? *options.search_log : SearchLog();
@@ -193,6 +180,18 @@ Program compiled_one(const Graph& graph, const isa::MachineConfig& config, const
 }
 
 }  // namespace
+
+bool has_pairs(const Graph& graph, const isa::MachineConfig& config) {
+  return config.raster_pairs > 0 && std::ranges::any_of(graph.operations, [](const Operation& operation) {
+           const auto* op = std::get_if<Convolution>(&operation.what);
+           return op != nullptr && op->groups > 1 && op->kernel_w >= isa::timing::gemm::kPairColumns;
+         });
+}
+
+isa::MachineConfig without_pairs(isa::MachineConfig config) {
+  config.raster_pairs = 0;
+  return config;
+}
 
 Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   isa::validate(config);

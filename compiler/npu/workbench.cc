@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compiler/npu/assembly/assemble.h"
+#include "compiler/npu/cores/cores.h"
 #include "compiler/npu/graph/plan.h"
 #include "compiler/npu/input/check.h"
 #include "compiler/npu/planning/bound.h"
@@ -57,11 +58,12 @@ const std::vector<Schedule>& schedules_of(const LayerSchedule& schedule, size_t 
   return *list;
 }
 
-const ChainTile& tile_of(const LayerSchedule& schedule) {
+const ChainSchedule& chain_of(const LayerSchedule& schedule) {
   const auto* chain = std::get_if<ChainSchedule>(&schedule);
   if (chain == nullptr) refuse("a single schedule is given for a chain");
-  return chain->tile;
+  return *chain;
 }
+const ChainTile& tile_of(const LayerSchedule& schedule) { return chain_of(schedule).tile; }
 
 /// The alternative that a schedule is for. Errors: kInvalidArgument.
 const Nest& nest_for(const Task& task, const Schedule& schedule, const isa::MachineConfig& config) {
@@ -141,17 +143,18 @@ Workbench::Entry& Workbench::entry(size_t piece) const {
   return *known;
 }
 
-const Nest& Workbench::head_of(const Chain& chain, const ChainTile& tile, std::optional<ChainPlan>* plan,
+const Nest& Workbench::head_of(const Chain& chain, const ChainSchedule& given, std::optional<ChainPlan>* plan,
                                std::string* reason) const {
-  // As the planner does with a given chain: the layout whose plan the model likes best.
+  // As the planner does with a given chain: of layouts that are not said, the one whose plan the model likes best.
   const auto model = schedule::make_cost_model(options_.cost_model, machine_);
   const Nest* best = nullptr;
   int64_t cycles = 0;
   for (const Nest& head : chain.tasks[0].alternatives) {
+    if (given.input_layout && head.layout != *given.input_layout) continue;
     const std::vector<const Nest*> nests = nests_of(chain, head);
     std::string why = schedule::chain_obstacle(nests, config_);
     std::optional<ChainPlan> made;
-    if (why.empty()) made = schedule::ChainPlanner(nests, config_).plan(tile, &why);
+    if (why.empty()) made = schedule::ChainPlanner(nests, config_).plan(given.tile, &why);
     if (!made) {
       *reason = why;
       continue;
@@ -176,6 +179,25 @@ std::string Workbench::obstacle(size_t piece, const LayerSchedule& schedule) con
 }
 
 Unit Workbench::unit_of(size_t piece, const LayerSchedule& schedule) const {
+  try {
+    return unit_here(piece, schedule);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument || !has_pairs(graph_, config_)) throw;
+    // The compiler may have found it on a machine without pairs: what is legal there runs here, too.
+    try {
+      return plain().unit_here(plain().piece_of(pieces_[piece].first, schedule), schedule);
+    } catch (const Error&) {
+    }
+    throw;
+  }
+}
+
+const Workbench& Workbench::plain() const {
+  if (!plain_) plain_ = std::make_unique<Workbench>(graph_, without_pairs(config_), options_);
+  return *plain_;
+}
+
+Unit Workbench::unit_here(size_t piece, const LayerSchedule& schedule) const {
   const Entry& from = entry(piece);
   Unit unit;
   unit.first = pieces_[piece].first;
@@ -191,8 +213,8 @@ Unit Workbench::unit_of(size_t piece, const LayerSchedule& schedule) const {
   }
   std::optional<ChainPlan> plan;
   std::string reason;
-  const Nest& head = head_of(*from.chain, tile_of(schedule), &plan, &reason);
-  if (!plan) refuse(reason);
+  const Nest& head = head_of(*from.chain, chain_of(schedule), &plan, &reason);
+  if (!plan) refuse(reason.empty() ? "the first link's input has not this layout" : reason);
   unit.chain = from.chain;
   const schedule::InputLayout layout = head.layout;
   unit.chain->nests = nests_of(*unit.chain, *nest_of(unit.chain->tasks[0], layout));
@@ -201,15 +223,14 @@ Unit Workbench::unit_of(size_t piece, const LayerSchedule& schedule) const {
 }
 
 std::vector<Placed> Workbench::chosen() const {
-  Planner planner(graph_, config_, options_);
-  std::vector<Unit> units = planner.run();
-  const MemoryPlan plan = place_units(units, graph_, config_, options_);
-  planner.settle(units, plan);
-  planner.polish(units, plan);
+  const Program program = compile(graph_, config_, options_);
   std::vector<Placed> result;
-  for (const Unit& unit : units)
-    result.push_back(
-        {unit.first, unit.chain ? LayerSchedule(schedule_of(*unit.chain, graph_)) : LayerSchedule(unit.schedules)});
+  for (size_t i = 0; i < graph_.operations.size();) {
+    const LayerSchedule& schedule = program.layers[i].schedule;
+    result.push_back({i, schedule});
+    const auto* chain = std::get_if<ChainSchedule>(&schedule);
+    i += chain == nullptr ? 1 : chain->links.size();
+  }
   return result;
 }
 
@@ -228,6 +249,7 @@ std::vector<LayerSchedule> Workbench::candidates(size_t piece, const std::string
       if (!schedule::chain_obstacle(subject.nests, config_).empty()) continue;
       for (const auto& [plan, cost, score] : finder->chains(subject, machine_, *model, goal, count)) {
         made.tile = plan.tile;
+        if (from.chain->tasks[0].alternatives.size() > 1) made.input_layout = head.layout;
         all.emplace_back(score, made);
       }
     }
@@ -496,17 +518,31 @@ Cost Workbench::together(const std::vector<Placed>& schedules, schedule::CostMod
 }
 
 Cost Workbench::whole(const std::vector<Placed>& schedules, schedule::CostModel& judge) const {
-  std::vector<Unit> units = units_of(schedules);
-  if (units.empty() || units.front().first != 0 || units.back().first + units.back().count != graph_.operations.size())
-    throw Error(ErrorCode::kInvalidArgument,
-                "schedules of a whole graph begin with its first operation and end with "
-                "its last one");
-  const MemoryPlan& plan = arrange(units);
-  const emit::SynchroniseOptions order = order_of(plan, options_);
-  Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
-  append(units, lowered);
-  Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options_, true);
-  return judged(judge, synchronised(std::move(finished), config_, graph_.operations.size(), order));
+  const auto finished = [&](std::vector<Unit> units) {
+    if (units.empty() || units.front().first != 0 ||
+        units.back().first + units.back().count != graph_.operations.size())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "schedules of a whole graph begin with its first operation and end with "
+                  "its last one");
+    const MemoryPlan& plan = arrange(units);
+    const emit::SynchroniseOptions order = order_of(plan, options_);
+    Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
+    append(units, lowered);
+    Emitter emitter = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options_, true);
+    return synchronised(std::move(emitter), config_, graph_.operations.size(), order);
+  };
+  schedule::InstructionStream stream = finished(units_of(schedules));
+  if (has_pairs(graph_, config_)) {
+    // As compile_one() does with given schedules, which may be of either machine.
+    std::optional<schedule::InstructionStream> other;
+    try {
+      other = finished(plain().units_of(schedules));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInvalidArgument) throw;
+    }
+    if (other && replay(*other, machine_).cycles < replay(stream, machine_).cycles) stream = std::move(*other);
+  }
+  return judged(judge, stream);
 }
 
 }  // namespace tessera::npu

@@ -40,7 +40,7 @@ class Workbench {
   /// Of all operations in order: graphs with the same key are scheduled alike.
   std::string key() const;
 
-  /// What the generator chooses without any given schedule, in order of operations; a chain stands once.
+  /// What a compilation without any given schedule chooses, in order of operations; a chain stands once.
   std::vector<Placed> chosen() const;
   /// The generator's candidates for a piece by its searcher, best first by the judge of the options.
   std::vector<schedule::LayerSchedule> candidates(size_t piece, const std::string& searcher, size_t count) const;
@@ -80,6 +80,9 @@ class Workbench {
   void find_tiles(Entry& of) const;
   size_t piece_of(size_t first, const schedule::LayerSchedule& schedule) const;
   Unit unit_of(size_t piece, const schedule::LayerSchedule& schedule) const;
+  Unit unit_here(size_t piece, const schedule::LayerSchedule& schedule) const;
+  /// The same graph on the machine without depthwise rasters in pairs.
+  const Workbench& plain() const;
   /// One behind the other. Errors: kInvalidArgument.
   std::vector<Unit> units_of(const std::vector<Placed>& schedules) const;
   void append(const std::vector<Unit>& units, Emitter& emitter) const;
@@ -89,7 +92,7 @@ class Workbench {
   };
   /// Moves the units of the whole graph to the places that tensors have under their cut.
   const MemoryPlan& arrange(std::vector<Unit>& units) const;
-  const schedule::Nest& head_of(const Chain& chain, const schedule::ChainTile& tile,
+  const schedule::Nest& head_of(const Chain& chain, const schedule::ChainSchedule& given,
                                 std::optional<schedule::ChainPlan>* plan, std::string* reason) const;
 
   Graph graph_;
@@ -101,6 +104,7 @@ class Workbench {
   std::map<std::pair<size_t, size_t>, size_t> numbers_;  // of pieces, by first operation and count
   mutable std::map<size_t, std::unique_ptr<Entry>> entries_;
   mutable std::map<std::string, Arrangement> arrangements_;  // by cut
+  mutable std::unique_ptr<Workbench> plain_;
 };
 
 }  // namespace tessera::npu

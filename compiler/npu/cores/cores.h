@@ -24,6 +24,11 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
 /// A checked graph on one core alone.
 Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& options);
 
+/// Whether depthwise rasters in pairs may have changed which schedules are taken, so that compile_one() also looks for
+/// those of a machine without pairs.
+bool has_pairs(const Graph& graph, const isa::MachineConfig& config);
+isa::MachineConfig without_pairs(isa::MachineConfig config);
+
 /// Of all layers.
 int64_t predicted_cycles(const Program& program);
 

@@ -106,6 +106,20 @@ def test_the_bench_counts_what_the_device_counts():
 
 
 @timed
+@pytest.mark.parametrize("config", ["npu256", "npu1024"])
+def test_a_tuning_begins_with_what_a_compilation_chooses(tmp_path, config):
+    """Short streams are compiled in several ways, and layouts of a chain's input belong to its schedule."""
+    model, feeds = networks.build("ds_cnn")
+    session = tessera.Session(model, "fsim", config, profile=False)
+    session.run(None, feeds)
+    path = tmp_path / "ds_cnn.onnx"
+    path.write_bytes(model)
+    bench = _tessera.Tuning(str(path), config, {}, {})
+    chosen = bench.chosen()
+    assert not [why for piece, text in chosen if (why := bench.obstacle(piece, text))]
+    assert bench.whole(chosen, "replay")[0] == session.stats().predicted_cycles
+
+
 def test_no_schedule_is_below_its_bound():
     """The oracle is the timing model: whatever is drawn from the space takes at least the cycles that are said to be
     compulsory."""
