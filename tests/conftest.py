@@ -2,16 +2,20 @@
 """Puts the project's root on the import path, so that `tests.oracle` and the rooms' helpers are importable from every
 test. Programs are compiled in tests, and not found on disk. ONNX Runtime is the oracle of integers: on processors
 without VNNI its products of uint8 and int8 saturate unless an option says otherwise (docs/numerics.md), so every
-session of the tests has that option."""
+session of the tests has that option. Programs that tests start heed Ctrl-C, also where a shell has started the tests in
+its background and lets them ignore it."""
 
 import functools
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("TESSERA_CACHE", "off")
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
