@@ -22,10 +22,8 @@ def _cross_entropy(scores, target, weight=None, reduction=1, ignore_index=-100, 
     each = torch.ones_like(logs) if weight is None else weight.reshape([-1] + [1] * (scores.ndim - 1 - axis))
     if target.dtype.is_floating_point:
         target = target * (1 - label_smoothing) + label_smoothing / classes
-        loss, ignored = -(logs * target * each).sum(axis), None
-        count = loss.numel() if scores.ndim == 1 else loss.numel() / max(math.prod(loss.shape[1:]), 1)
-        count = max(loss.numel(), 1) if reduction == 1 and scores.ndim > 2 else count
-        shares = count
+        loss = -(logs * target * each).sum(axis)
+        shares = max(loss.numel(), 1)
     else:
         ignored = target == ignore_index
         chosen = torch.where(ignored, 0, target).unsqueeze(axis)
