@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a compilation goes: seconds of the clock by step. Of one thread.
+// Where the time of a compilation goes: seconds of the clock by step. Steps that several threads do at once count for
+// each of them.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +14,10 @@ namespace tessera {
 
 class StepTimes {
  public:
-  /// In the order in which the steps first ended.
+  /// In the order in which the steps first ended. Not while a step is added.
   const std::vector<std::pair<std::string, double>>& rows() const { return rows_; }
   void add(const std::string& step, double seconds) {
+    const std::lock_guard lock(mutex_);
     const auto known = std::find_if(rows_.begin(), rows_.end(), [&](const auto& row) { return row.first == step; });
     if (known == rows_.end())
       rows_.emplace_back(step, seconds);
@@ -23,6 +26,7 @@ class StepTimes {
   }
 
  private:
+  std::mutex mutex_;
   std::vector<std::pair<std::string, double>> rows_;
 };
 

@@ -430,9 +430,12 @@ void Model::check_static(const std::map<std::string, std::vector<size_t>>& growi
       if (port.shape[i] >= 0) continue;
       const auto known = growing.find(port.name);
       if (known != growing.end() && std::count(known->second.begin(), known->second.end(), i) != 0) continue;
+      // Four dimensions with a few channels are pictures: their sides are no 1.
+      const bool picture =
+          port.shape.size() == 4 && std::ranges::any_of(port.shape, [](int64_t d) { return d > 0 && d <= 4; });
       std::string example = "--shape " + port.name + "=";
       for (size_t k = 0; k < port.shape.size(); ++k)
-        example += (k ? "," : "") + (port.shape[k] >= 0 ? std::to_string(port.shape[k]) : std::string("1"));
+        example += (k ? "," : "") + std::to_string(port.shape[k] >= 0 ? port.shape[k] : picture && k > 0 ? 224 : 1);
       const std::string dim =
           i < port.dim_names.size() && !port.dim_names[i].empty() ? " ('" + port.dim_names[i] + "')" : "";
       throw Error(ErrorCode::kUnsupported,

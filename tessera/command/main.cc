@@ -233,7 +233,8 @@ class CommandLine {
                      "NAME=D0,D1,... with sizes N, FIRST-LAST or FIRST-LAST/STEP: compiles for all of them ahead, into "
                      "the cache of programs, where runs find them; writes no artifact")
         ->allow_extra_args(false);
-    command->add_flag("--time-passes", a_.time_passes, "print the seconds of each step of the compilation");
+    command->add_flag("--time-passes", a_.time_passes,
+                      "print the seconds of each step of the compilation, of all threads that do it at once");
     command->add_option("--dump-dir", a_.dump_dir,
                         "folder for numbered files of the graph after every pass, which tessera-opt reads");
     common(command);

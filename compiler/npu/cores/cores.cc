@@ -21,6 +21,7 @@
 #include "compiler/npu/input/check.h"
 #include "compiler/npu/lowering/kernel.h"
 #include "compiler/npu/planning/planner.h"
+#include "compiler/npu/planning/search_memo.h"
 #include "isa/generated/timing.h"
 #include "isa/verify/verify.h"
 
@@ -84,7 +85,7 @@ class Chip {
   Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, int64_t turn)
       : graph_(graph), config_(config), given_(options), options_(options) {
     options_.search_log = nullptr;
-    options_.memo = nullptr;  // several chips are compiled at once
+    options_.memo = std::make_shared<SearchMemo>();  // of all cores; several chips are compiled at once
     options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
     options_.dram_latency_cycles += turn * (config.cores - 1);
     chip_ = divided(graph, shares, config.memory_bytes());
@@ -110,13 +111,16 @@ class Chip {
       program.layers.push_back(std::move(info));
     }
     for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
+    std::optional<TimedStep> step(std::in_place, options_.times.get(), "what stays on the chip, fetches ahead");
     waits_ = waits_of_parts(chip_, plan_.placements, options_);
     std::vector<CoreCode> codes;
     ConstantPool constants;
     for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
     program.constants = constants.take();
     const emit::SynchroniseOptions order = order_of(plan_, options_);
+    step.emplace(options_.times.get(), "order of instructions among cores");
     if (options_.virtual_threads) turn_engines(codes, order);
+    step.emplace(options_.times.get(), "waits, prediction, check");
     order_cores(chip_, waits_, order.slides, config_, codes);
     if (!all_end(codes)) return std::nullopt;
     finish(codes, program);
@@ -125,6 +129,7 @@ class Chip {
 
  private:
   void plan_cores() {
+    StepTimes* const times = options_.times.get();
     cores_.resize(static_cast<size_t>(config_.cores));
     std::vector<bool> on_chip(chip_.graph.tensors.size(), false);
     std::vector<std::pair<int64_t, int64_t>> when(chip_.cores.size());
@@ -132,7 +137,7 @@ class Chip {
       Core& core = cores_[k];
       core.graph = graph_of(chip_, k, core.parts);
       core.planner = std::make_unique<Planner>(core.graph, config_, options_);
-      core.units = core.planner->run();
+      core.units = timed(times, "schedules", [&] { return core.planner->run(); });
       for (const Unit& unit : core.units) {
         for (size_t i = unit.first; i < unit.first + unit.count; ++i)
           when[core.parts[i]] = {core.parts[unit.first], core.parts[unit.first + unit.count - 1]};
@@ -143,8 +148,8 @@ class Chip {
     plan_ = plan_memory(chip_.graph, options_, on_chip, when, owners());
     for (Core& core : cores_) {
       move_units(core.units, core.graph, plan_.placements, config_, options_);
-      core.planner->settle(core.units, plan_);
-      core.planner->polish(core.units, plan_);
+      timed(times, "schedules between neighbours", [&] { core.planner->settle(core.units, plan_); });
+      timed(times, "schedules by the whole stream", [&] { core.planner->polish(core.units, plan_); });
     }
   }
 
@@ -403,7 +408,8 @@ class Ways {
 
 Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   if (!divisible(graph, options)) return compile_one(graph, config, options);
-  const std::vector<Shares> all = choose_shares(graph, config, options, kCompiled);
+  const std::vector<Shares> all = timed(options.times.get(), "divisions among cores",
+                                        [&] { return choose_shares(graph, config, options, kCompiled); });
   Ways ways(graph, config, options, all.size() > 1);
   ways.offer({{&all.front()}});
   if (!ways.best() || ways.least() <= kShort) {

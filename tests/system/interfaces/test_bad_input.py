@@ -55,6 +55,21 @@ def test_options(command, tmp_path):
     expect(command("run"), 2)
 
 
+@pytest.mark.parametrize("sides, shape", [(("N", 3, "H", "W"), "1,3,224,224"), (("N", "L", 16), "1,1,16")])
+def test_the_shape_that_an_error_names_can_be_compiled(command, tmp_path, sides, shape):
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, sides)
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, sides)
+    node = helper.make_node("Relu", ["x"], ["y"])
+    graph = helper.make_graph([node], "pictures", [value], [result])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+    expect(command("compile", path), 1, f"--shape x={shape}")
+    done = command("compile", path, "--shape", f"x={shape}", "-o", tmp_path / "m.tsr")
+    assert done.returncode == 0, done.stderr
+
+
 def test_inputs(command, tmp_path):
     expect(command("run", MODEL), 1, "image", "missing")
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 8, 8), np.float64))

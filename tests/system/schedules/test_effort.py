@@ -128,13 +128,17 @@ def test_an_effort_that_is_none_is_refused(model):
         tessera.Session(model, "fsim", "npu64", effort="much")
 
 
-def test_the_seconds_of_each_step_are_printed(model, tmp_path, command):
+@pytest.mark.parametrize("config", ["npu64", "npu256x2"])
+def test_the_seconds_of_each_step_are_printed(model, tmp_path, command, config):
     path = tmp_path / "model.onnx"
     path.write_bytes(model)
-    words = ["--shape", "x=1,8,24,24", "--time-passes", "-o", tmp_path / "m.tsr", "--config", "npu64"]
+    words = ["--shape", "x=1,8,24,24", "--time-passes", "-o", tmp_path / "m.tsr", "--config", config]
     done = command("compile", path, *words)
     assert done.returncode == 0, done.stderr
-    for step in ("import", "graph passes", "place-chains", "schedules", "waits, prediction, check", "all"):
+    steps = ["import", "graph passes", "place-chains", "schedules", "waits, prediction, check", "all"]
+    if config == "npu256x2":
+        steps += ["divisions among cores", "order of instructions among cores"]
+    for step in steps:
         assert any(line.endswith("%  " + step) for line in done.stdout.splitlines()), done.stdout
 
 
