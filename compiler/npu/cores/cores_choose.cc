@@ -132,6 +132,15 @@ int64_t CountedCosts::bytes(const Graph& graph, const Operation& operation, cons
 }
 
 int64_t CountedCosts::part(const Graph& graph, const Operation& operation, const Box& results) const {
+  const auto& [n, h, w, c] = results.begin;
+  const auto& [images, rows, columns, channels] = results.extent;
+  const auto [known, fresh] =
+      known_.try_emplace({&operation, {n, h, w, c, images, rows, columns, channels}}, int64_t{0});
+  if (fresh) known->second = counted(graph, operation, results);
+  return known->second;
+}
+
+int64_t CountedCosts::counted(const Graph& graph, const Operation& operation, const Box& results) const {
   const int64_t products = gemm(graph, operation, results), vectors = alu(graph, operation, results);
   // Who computes an operation alone has the memory for itself.
   const Tensor& result = tensor_of(graph, uses_of(operation).written);

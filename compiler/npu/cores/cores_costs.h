@@ -3,7 +3,10 @@
 // operation and a box of its results enter.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "compiler/npu/cores/cores_split.h"
 #include "compiler/npu/graph/graph.h"
@@ -15,6 +18,7 @@ int64_t bytes_of_all(const isa::MachineConfig& config, const Options& options);
 /// The same of the core that moves most, `share` of all bytes: while it does the others do theirs.
 int64_t bytes_of_a_core(const isa::MachineConfig& config, const Options& options, double share);
 
+/// One thread at a time: parts that were counted are known.
 class CountedCosts : public PartCosts {
  public:
   /// `exchange`: cycles from the last product of one core to the first of another one that awaits it.
@@ -31,8 +35,11 @@ class CountedCosts : public PartCosts {
   int64_t bytes(const Graph& graph, const Operation& operation, const Box& results) const;
   int64_t answers(const Tensor& result, const Box& results) const;
 
+  int64_t counted(const Graph& graph, const Operation& operation, const Box& results) const;
+
   const isa::MachineConfig& config_;
   int64_t exchange_, latency_, bus_bytes_, alone_bytes_;
+  mutable std::map<std::pair<const Operation*, std::array<int64_t, 8>>, int64_t> known_;  // by operation and box
 };
 
 }  // namespace tessera::npu
