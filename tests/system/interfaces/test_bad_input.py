@@ -2,6 +2,9 @@
 """What a person gets wrong: files, names, shapes, types, options. Each ends in one line that names the thing and the
 way out; the exit status is 1 (2 for the command line itself) and nothing is left half-written."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -53,6 +56,16 @@ def test_options(command, tmp_path):
     expect(command("compile", MODEL, "--shape", "image=1,one,8,8"), 1, "image")
     expect(command("fly", MODEL), 2)
     expect(command("run"), 2)
+
+
+@pytest.mark.parametrize("program", ["digits/demo.py", "text/generate.py"])
+@pytest.mark.parametrize("wrong", [("--device", "abacus"), ("--config", "npu3")])
+def test_examples(program, wrong):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / program, "--device", "fsim", *wrong], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and wrong[1] in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_inputs(command, tmp_path):
