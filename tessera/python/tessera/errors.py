@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of what is Python: tessera.Error with a code, as those of the compiler."""
 
+import pathlib
+
 import _tessera
 
 
@@ -17,3 +19,11 @@ def argument(message):
 
 def model_error(message):
     return error("invalid_model", message)
+
+
+def require_place(path):
+    """Before work that takes long: refuses a file that could not be written when it ends."""
+    if not pathlib.Path(path).absolute().parent.is_dir():
+        raise error("io", f"cannot write '{path}': there is no such folder")
+    if pathlib.Path(path).is_dir():
+        raise error("io", f"cannot write '{path}': it is a folder; name a file")

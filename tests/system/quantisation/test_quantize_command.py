@@ -237,6 +237,13 @@ def test_the_guide_walks_from_a_float_model_to_cycles(tmp_path):
     assert "100.00 % of the products on the NPU" in said[5].stdout and "no packed_weights" in said[5].stderr
 
 
+@pytest.mark.parametrize("flag", ["-o", "--report"])
+def test_files_that_cannot_be_written_are_refused_before_the_work(flag, capsys):
+    words = ["no-such-model.onnx", "--calibrate", "random", flag, "/no/such/file.onnx"]
+    assert command_module.main(words) == 1
+    assert "cannot write '/no/such/file.onnx': there is no such folder" in capsys.readouterr().err
+
+
 def test_an_interrupted_command_ends_as_the_shell_expects(monkeypatch, capsys):
     def interrupted(given):
         raise KeyboardInterrupt
