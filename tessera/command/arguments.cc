@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -73,6 +74,7 @@ compiler::SnapshotObserver snapshots(const Arguments& a) {
       std::snprintf(count, sizeof count, "%03d", (*number)++);
       write_text(a.dump_dir + "/" + count + "." + snapshot.step + "." + snapshot.extension, snapshot.text(false));
     }
+    if (std::find(a.steps->begin(), a.steps->end(), snapshot.step) == a.steps->end()) a.steps->push_back(snapshot.step);
     for (const std::string& wanted : a.print_ir_after) {
       if (wanted != "all" && wanted != snapshot.step) continue;
       std::cout << "// ----- after " << snapshot.step << "\n" << snapshot.text(true) << "\n";
