@@ -80,8 +80,11 @@ fs::path xrt_root() {
   const fs::path root = program_folder().parent_path() / "lib/tessera/xrt";
   const fs::path library = root / "lib/libxrt_hwemu.so.2";
   if (!fs::exists(library)) {
-    throw Error(ErrorCode::kIo,
-                "'" + library.string() + "' is missing beside this program; build the target tessera_board_shim");
+    throw Error(
+        ErrorCode::kIo,
+        "'" + library.string() +
+            "' is missing beside this program: the simulated board comes with a build (./dev build), not with a "
+            "wheel");
   }
   return root;
 }

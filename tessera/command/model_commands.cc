@@ -236,7 +236,7 @@ int compile_command(const Arguments& a) {
   if (a.quiet) return 0;
   const std::string description = description_json(artifact);
   std::printf("%s: %s\n", output.c_str(), description_in_short(description).c_str());
-  say(float_note(description, a.model, unfit_scales));
+  if (a.compile.use_npu) say(float_note(description, a.model, unfit_scales));
   say(option_note(description, close_candidates));
   return 0;
 }
@@ -357,7 +357,7 @@ int run_command(const Arguments& a) {
     const std::string sums = run_text(session.stats_json());
     if (!sums.empty()) std::printf("%s\n", sums.c_str());
     const std::string stats = session.stats_json();
-    say(float_note(stats, a.model.ends_with(".tsr") ? "MODEL" : a.model));
+    if (a.compile.use_npu) say(float_note(stats, a.model.ends_with(".tsr") ? "MODEL" : a.model));
     say(option_note(stats, nlohmann::json::parse(stats).value("close_candidates", int64_t{0})));
   }
   return 0;

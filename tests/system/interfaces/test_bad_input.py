@@ -108,6 +108,12 @@ def test_a_model_from_a_pipe(command):
     expect(done, 1, "'/dev/stdin' is a pipe", "give a file")
 
 
+def test_who_wants_no_npu_is_not_told_to_quantise(command, tmp_path):
+    for words in (("run", "--random-inputs", "1"), ("compile", "--shape", "image=1,1,8,8", "-o", tmp_path / "d.tsr")):
+        done = command(words[0], MODEL, "--no-npu", *words[1:])
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_way_out_for_an_artifact_names_no_artifact(command, tmp_path):
     model = ROOT / "examples" / "digits" / "digits_float.onnx"
     assert command("compile", model, "--shape", "image=1,1,8,8", "-o", tmp_path / "float.tsr").returncode == 0
