@@ -14,6 +14,7 @@
 
 #include "compiler/pipeline/plugin.h"
 #include "isa/program/signature.h"
+#include "isa/program/whole_file.h"
 #include "tessera/compiled_already.h"
 #include "tessera/kept_programs.h"
 #include "tessera/report/description.h"
@@ -42,10 +43,7 @@ void write_text(const std::string& path, const std::string& text) {
     std::cout << text;
     return;
   }
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) throw Error(ErrorCode::kIo, "cannot write '" + path + "'");
+  program::write_whole(path, text);
 }
 
 namespace {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of what is Python: tessera.Error with a code, as those of the compiler."""
+"""Errors of what is Python: tessera.Error with a code, as those of the compiler; and files that are written whole."""
 
+import os
 import pathlib
 
 import _tessera
@@ -27,3 +28,20 @@ def require_place(path):
         raise error("io", f"cannot write '{path}': there is no such folder")
     if pathlib.Path(path).is_dir():
         raise error("io", f"cannot write '{path}': it is a folder; name a file")
+
+
+def write_whole(path, write):
+    """Has write() make a file beside the path, which gets the path's name when it is complete: a full disk leaves no
+    part of it, and what stood there stays. What is no regular file is written to as it is."""
+    path = pathlib.Path(path)
+    if path.exists():
+        path = path.resolve()
+    if path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK)):
+        write(str(path))
+        return
+    beside = path.with_name(f"{path.stem}.{os.getpid()}.part{path.suffix}")
+    try:
+        write(str(beside))
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

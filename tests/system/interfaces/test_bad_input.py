@@ -3,6 +3,8 @@
 way out; the exit status is 1 (2 for the command line itself) and nothing is left half-written."""
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 
@@ -100,6 +102,30 @@ def test_output_that_is_cut_short(words):
         )
     assert done.returncode == 1
     assert "tessera: error (io): cannot write to the standard output" in done.stderr
+
+
+def little_room():
+    """Files of this process end at 500 bytes, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compile", MODEL, "--shape", "image=1,1,8,8", "-q", "-o"),
+        ("run", MODEL, "--shape", "image=64,1,8,8", "--random-inputs", "1", "-o"),
+        ("run", MODEL, "--random-inputs", "1", "--stats"),
+        ("report", MODEL, "--json", "-o"),
+        ("schedule", MODEL, "-q", "-o"),
+    ],
+)
+def test_a_file_that_does_not_fit_leaves_what_was_there(command, tmp_path, words):
+    path = tmp_path / "result.npz"
+    path.write_text("before")
+    done = command(*words, path, env={**os.environ, "TESSERA_CACHE": "off"}, preexec_fn=little_room)
+    expect(done, 1, f"cannot write '{path}': File too large")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("result.npz", "before")]
 
 
 def test_a_model_from_a_pipe(command):
