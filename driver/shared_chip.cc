@@ -29,6 +29,19 @@ isa::MachineConfig part_of(const isa::MachineConfig& chip, int cores) {
   return part;
 }
 
+void require_cores(const isa::MachineConfig& chip, const std::vector<uint32_t>& cores) {
+  if (cores.empty()) throw Error(ErrorCode::kInvalidArgument, "a part of a chip has at least one core");
+  for (size_t k = 0; k < cores.size(); ++k) {
+    const std::string name = "core " + std::to_string(cores[k]);
+    if (cores[k] >= static_cast<uint32_t>(chip.cores))
+      throw Error(ErrorCode::kInvalidArgument, name + " of configuration '" + chip.name + "', whose cores are 0 to " +
+                                                   std::to_string(chip.cores - 1));
+    if (std::find(cores.begin(), cores.begin() + static_cast<std::ptrdiff_t>(k), cores[k]) !=
+        cores.begin() + static_cast<std::ptrdiff_t>(k))
+      throw Error(ErrorCode::kInvalidArgument, name + " is named twice");
+  }
+}
+
 /// A device of some cores. Memory and registers are the chip's.
 class SharedChip::Part final : public Device {
  public:
@@ -81,16 +94,7 @@ SharedChip::~SharedChip() {
 }
 
 std::shared_ptr<Device> SharedChip::part(std::vector<uint32_t> cores, int priority) {
-  if (cores.empty()) throw Error(ErrorCode::kInvalidArgument, "a part of a chip has at least one core");
-  for (size_t k = 0; k < cores.size(); ++k) {
-    const std::string name = "core " + std::to_string(cores[k]);
-    if (cores[k] >= static_cast<uint32_t>(config().cores))
-      throw Error(ErrorCode::kInvalidArgument, name + " of configuration '" + config().name +
-                                                   "', whose cores are 0 to " + std::to_string(config().cores - 1));
-    if (std::find(cores.begin(), cores.begin() + static_cast<std::ptrdiff_t>(k), cores[k]) !=
-        cores.begin() + static_cast<std::ptrdiff_t>(k))
-      throw Error(ErrorCode::kInvalidArgument, name + " is named twice");
-  }
+  require_cores(config(), cores);
   return std::make_shared<Part>(shared_from_this(), std::move(cores), priority);
 }
 

@@ -22,6 +22,9 @@ namespace tessera::driver {
 /// npu256x4, and npu256 for one. Errors: kInvalidArgument for less than one core or more than there are.
 isa::MachineConfig part_of(const isa::MachineConfig& chip, int cores);
 
+/// Errors: kInvalidArgument for no core, one that the chip has not, or one that is named twice.
+void require_cores(const isa::MachineConfig& chip, const std::vector<uint32_t>& cores);
+
 class SharedChip : public std::enable_shared_from_this<SharedChip> {
  public:
   explicit SharedChip(std::shared_ptr<Device> chip);
@@ -31,8 +34,8 @@ class SharedChip : public std::enable_shared_from_this<SharedChip> {
 
   const isa::MachineConfig& config() const { return chip_->config(); }
 
-  /// A device of these cores, a program's core k on the k-th of them. Its memory is the chip's. Errors:
-  /// kInvalidArgument for no core, one that the chip has not, or one that is named twice.
+  /// A device of these cores, a program's core k on the k-th of them. Its memory is the chip's. Errors: those of
+  /// require_cores.
   std::shared_ptr<Device> part(std::vector<uint32_t> cores, int priority = 0);
 
   /// While it lives, time stands still on the chip as long as it has no program of this part: the part's next program

@@ -135,7 +135,7 @@ sim::DramOptions dram_options(std::string_view device, const isa::MachineConfig&
   dram.beat_bytes = config.memory_bytes();
   for (const auto& [name, value] : options.backend) {
     if (name == "latency") {
-      dram.latency_cycles = number(name, value, 1, INT32_MAX);
+      dram.latency_cycles = number(name, value, 1, isa::kMostLatencyCycles);
     } else if (name == "bandwidth") {
       dram.bandwidth_bytes = number(name, value, 1, config.memory_bytes());
     } else if (name == "dram") {

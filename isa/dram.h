@@ -11,6 +11,9 @@
 
 namespace tessera::isa {
 
+/// The longest latency of the ideal DRAM, in cycles: what a simulated program waits for an answer stays finite.
+inline constexpr int kMostLatencyCycles = 100'000;
+
 /// Times are cycles of the controller; they are named as in JEDEC's standards. 0 stands for a time that the kind of
 /// DRAM does not have.
 struct DramSpec {

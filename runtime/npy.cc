@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "isa/program/whole_file.h"
 
 namespace tessera::runtime {
 namespace {
@@ -48,13 +49,6 @@ std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) throw Error(ErrorCode::kIo, "cannot write '" + path + "'");
 }
 
 template <typename T>
@@ -221,7 +215,7 @@ std::string encode_npy(const ops::Tensor& tensor) {
 
 ops::Tensor load_npy(const std::string& path) { return decode_npy(read_file(path), path); }
 
-void save_npy(const std::string& path, const ops::Tensor& tensor) { write_file(path, encode_npy(tensor)); }
+void save_npy(const std::string& path, const ops::Tensor& tensor) { program::write_whole(path, encode_npy(tensor)); }
 
 NamedTensors load_npz(const std::string& path) {
   const std::string zip = read_file(path);
@@ -324,7 +318,7 @@ void save_npz(const std::string& path, const NamedTensors& tensors) {
   append_little<uint32_t>(zip, static_cast<uint32_t>(directory.size()));
   append_little<uint32_t>(zip, start);
   append_little<uint16_t>(zip, 0);
-  write_file(path, zip);
+  program::write_whole(path, zip);
 }
 
 }  // namespace tessera::runtime

@@ -203,6 +203,13 @@ struct Session::State {
     if (options.chip != nullptr) options.config = isa::to_toml(options.chip->config());
     if (reference() && !options.cores.empty())
       throw Error(ErrorCode::kInvalidArgument, "the reference device is an interpreter and has no cores to choose");
+    if (reference() && !options.device_options.empty())
+      throw Error(ErrorCode::kInvalidArgument, "the reference device is an interpreter and has no option '" +
+                                                   options.device_options.begin()->first + "'");
+    if (reference() && options.check_races)
+      throw Error(ErrorCode::kUnsupported,
+                  "the reference device is an interpreter, in which nothing races; device "
+                  "fsim checks races");
     if (is_artifact(given_model.bytes()) || path.ends_with(".tsr")) {
       if (reference())
         throw Error(
@@ -704,6 +711,10 @@ std::string Session::report_json() const {
 std::string Session::trace_json() const {
   const State& s = *state_;
   if (!s.last || !s.last->executor) throw Error(ErrorCode::kInvalidArgument, "a trace exists after a run on a machine");
+  if (!s.device->can_profile())
+    throw Error(ErrorCode::kUnsupported, "device " + s.options.device +
+                                             " does not tell what single instructions do, so there is no trace; "
+                                             "devices fsim, sysc and rtl do");
   return tessera::trace_json(s.last->executor->artifact(), s.last->executor->report());
 }
 

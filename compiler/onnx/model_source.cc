@@ -26,6 +26,9 @@ Stamp stamp_of(const fs::path& file) {
 std::string read_file(const std::string& path) {
   std::error_code code;
   if (fs::is_directory(path, code)) throw Error(ErrorCode::kIo, "'" + path + "' is a directory; give an ONNX file");
+  if (fs::exists(path, code) && !fs::is_regular_file(path, code))
+    throw Error(ErrorCode::kIo,
+                "'" + path + "' is a pipe or a device, and a model is read more than once; give a file");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) throw Error(ErrorCode::kIo, "cannot read '" + path + "'; check that the file exists and is readable");
   std::streamoff size = file.tellg();

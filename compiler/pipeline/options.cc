@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <type_traits>
 
 #include "base/error.h"
@@ -43,7 +44,8 @@ void for_each_option(Options& o, Visit&& visit) {
         "Cycles that a cycle of the DRAM's bus is worth when schedules are chosen; more saves bytes", o.traffic_weight,
         0, 1000);
   visit("dram_latency", "dram-latency",
-        "Cycles from a request to its first data, of the memory the program will run with", o.dram_latency, 1, 100000);
+        "Cycles from a request to its first data, of the memory the program will run with", o.dram_latency, 1,
+        isa::kMostLatencyCycles);
   visit("dram_bandwidth", "dram-bandwidth",
         "Bytes a cycle, reads and writes together, of the memory the program will run with; 0: the bus's width",
         o.dram_bandwidth, 0, 4096);
@@ -119,6 +121,11 @@ void parse(std::string_view name, std::string_view value, bool& to, double, doub
   }
 }
 
+/// A limit as a person writes it.
+std::string limit(double value) {
+  return value == std::floor(value) ? std::to_string(std::llround(value)) : text::number(value);
+}
+
 template <typename Number>
 void parse_number(std::string_view name, std::string_view value, Number& to, double low, double high,
                   const std::string& what) {
@@ -126,7 +133,7 @@ void parse_number(std::string_view name, std::string_view value, Number& to, dou
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   const bool inside = static_cast<double>(number) >= low && static_cast<double>(number) <= high;
   if (error != std::errc() || end != value.data() + value.size() || !inside)
-    refuse(name, what + " from " + text::number(low) + " to " + text::number(high), value);
+    refuse(name, what + " from " + limit(low) + " to " + limit(high), value);
   to = number;
 }
 void parse(std::string_view name, std::string_view value, int64_t& to, double low, double high) {

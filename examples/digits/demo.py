@@ -119,4 +119,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except tessera.Error as error:
+        sys.exit(f"demo: {error}")

@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+import tessera
 from tessera.generation import Generator
 
 HERE = Path(__file__).resolve().parent
@@ -90,4 +91,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except tessera.Error as error:
+        sys.exit(f"generate.py: {error}")

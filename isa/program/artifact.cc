@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "isa/program/container.h"
+#include "isa/program/whole_file.h"
 
 #pragma GCC visibility push(hidden)
 #include "isa/program/program_generated.h"
@@ -362,8 +363,8 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-[[noreturn]] void fail_io(const std::string& what, const std::string& path) {
-  throw Error(ErrorCode::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno));
+[[noreturn]] void fail_to_read(const std::string& path) {
+  throw Error(ErrorCode::kIo, "cannot read " + path + ": " + std::strerror(errno));
 }
 
 }  // namespace
@@ -403,23 +404,19 @@ Artifact parse(std::span<const uint8_t> bytes) {
 
 void save(const Artifact& artifact, const std::string& path) {
   const std::vector<uint8_t> bytes = serialize(artifact);
-  File file(std::fopen(path.c_str(), "wb"));
-  if (!file) fail_io("write", path);
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file.get()) != bytes.size() || std::fflush(file.get()) != 0) {
-    fail_io("write", path);
-  }
+  write_whole(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 Artifact load(const std::string& path) {
   File file(std::fopen(path.c_str(), "rb"));
-  if (!file) fail_io("read", path);
+  if (!file) fail_to_read(path);
   std::vector<uint8_t> bytes;
   std::array<uint8_t, 1 << 16> block;
   while (std::feof(file.get()) == 0 && std::ferror(file.get()) == 0) {
     const size_t got = std::fread(block.data(), 1, block.size(), file.get());
     bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<ptrdiff_t>(got));
   }
-  if (std::ferror(file.get()) != 0) fail_io("read", path);
+  if (std::ferror(file.get()) != 0) fail_to_read(path);
   try {
     return parse(bytes);
   } catch (const Error& error) {

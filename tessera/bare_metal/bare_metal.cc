@@ -7,7 +7,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "base/error.h"
@@ -16,6 +15,7 @@
 #include "isa/generated/instructions.h"
 #include "isa/generated/registers.h"
 #include "isa/program/container.h"
+#include "isa/program/whole_file.h"
 #include "runtime/layout.h"
 #include "tessera/bare_metal/layout.h"
 
@@ -90,11 +90,7 @@ class Writer {
   }
 
   void put(const std::string& name, const std::string& content) const {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out << content;
-    out.close();
-    if (!out) throw Error(ErrorCode::kIo, "cannot write '" + path + "'");
+    program::write_whole(folder_ + "/" + name, content);
   }
 
   static std::string bytes_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 
 #include "compiler/pipeline/plugin.h"
 #include "isa/program/signature.h"
+#include "isa/program/whole_file.h"
 #include "tessera/compiled_already.h"
 #include "tessera/kept_programs.h"
 #include "tessera/report/description.h"
@@ -41,10 +43,7 @@ void write_text(const std::string& path, const std::string& text) {
     std::cout << text;
     return;
   }
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) throw Error(ErrorCode::kIo, "cannot write '" + path + "'");
+  program::write_whole(path, text);
 }
 
 namespace {
@@ -73,6 +72,7 @@ compiler::SnapshotObserver snapshots(const Arguments& a) {
       std::snprintf(count, sizeof count, "%03d", (*number)++);
       write_text(a.dump_dir + "/" + count + "." + snapshot.step + "." + snapshot.extension, snapshot.text(false));
     }
+    if (std::find(a.steps->begin(), a.steps->end(), snapshot.step) == a.steps->end()) a.steps->push_back(snapshot.step);
     for (const std::string& wanted : a.print_ir_after) {
       if (wanted != "all" && wanted != snapshot.step) continue;
       std::cout << "// ----- after " << snapshot.step << "\n" << snapshot.text(true) << "\n";

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -24,9 +25,10 @@ class App;
 namespace tessera {
 
 struct Arguments {
-  std::string model, output, config, device, stats, trace, layout_default, source, wave;
+  std::string model, output, config, device, stats, trace, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
   std::vector<std::string> plugins, print_ir_after;
+  std::shared_ptr<std::vector<std::string>> steps = std::make_shared<std::vector<std::string>>();  // of compiling, seen
   std::vector<uint32_t> cores;
   std::string dump_dir;
   std::string html, model_explorer, explore;

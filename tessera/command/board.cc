@@ -21,6 +21,7 @@
 #include "driver/xrt_emu/xclbin.h"
 #include "isa/config.h"
 #ifdef TESSERA_HAS_BOARD
+#include "driver/simulated_device.h"
 #include "driver/xrt_emu/board.h"
 #endif
 
@@ -79,8 +80,11 @@ fs::path xrt_root() {
   const fs::path root = program_folder().parent_path() / "lib/tessera/xrt";
   const fs::path library = root / "lib/libxrt_hwemu.so.2";
   if (!fs::exists(library)) {
-    throw Error(ErrorCode::kIo,
-                "'" + library.string() + "' is missing beside this program; build the target tessera_board_shim");
+    throw Error(
+        ErrorCode::kIo,
+        "'" + library.string() +
+            "' is missing beside this program: the simulated board comes with a build (./dev build), not with a "
+            "wheel");
   }
   return root;
 }
@@ -107,6 +111,9 @@ pid_t start(const std::vector<std::string>& command, const std::map<std::string,
 
 int run_board(const BoardCommand& board) {
   const isa::MachineConfig config = isa::find_config(board.config);
+  if (config.cores > 1)
+    throw Error(ErrorCode::kUnsupported, "the simulated board holds machines of one core, and '" + config.name +
+                                             "' has " + std::to_string(config.cores));
   if (!board.write_xclbin.empty()) {
     driver::write_xclbin(board.write_xclbin, config, board.units);
     return 0;
@@ -119,6 +126,10 @@ int run_board(const BoardCommand& board) {
   if (board.latency_cycles > 0) options.memory["latency"] = std::to_string(board.latency_cycles);
   if (!board.dram.empty()) options.memory["dram"] = board.dram;
   if (board.bandwidth_bytes > 0) options.memory["bandwidth"] = std::to_string(board.bandwidth_bytes);
+
+  driver::DeviceOptions memory;
+  memory.backend = options.memory;
+  driver::dram_options("board", config, memory, true, {});  // a wrong one ends this before the command starts
 
   const char* path = std::getenv("PATH");
   const std::map<std::string, std::string> environment = {

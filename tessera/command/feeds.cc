@@ -39,23 +39,24 @@ std::string port_list(const std::vector<Port>& ports) {
   return text;
 }
 
-/// What --input-layout says of an input: of its own name, or else of all.
-std::string layout_of(const Arguments& a, const std::string& name) {
-  std::string layout = a.layout_default;
-  for (const std::string& text : a.layouts) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos)
-      layout = text;
-    else if (text.substr(0, equals) == name)
-      layout = text.substr(equals + 1);
-  }
-  if (!layout.empty() && layout != "NHWC" && layout != "NCHW")
-    refuse("--input-layout takes NCHW or NHWC, got '" + layout + "'");
-  return layout;
-}
-
 bool is_port(const std::vector<Port>& ports, const std::string& name) {
   return std::any_of(ports.begin(), ports.end(), [&](const Port& port) { return port.name == name; });
+}
+
+/// What --input-layout says of each of the inputs `known`: of its own name, or else of all.
+std::map<std::string, std::string> layouts_of(const Arguments& a, const std::vector<Port>& known) {
+  std::map<std::string, std::string> layouts;
+  for (const std::string& text : a.layouts) {
+    const size_t equals = text.find('=');
+    const std::string name = equals == std::string::npos ? "" : text.substr(0, equals);
+    const std::string layout = equals == std::string::npos ? text : text.substr(equals + 1);
+    if (layout != "NHWC" && layout != "NCHW") refuse("--input-layout takes NCHW or NHWC, got '" + layout + "'");
+    if (equals != std::string::npos && !is_port(known, name))
+      refuse("--input-layout: the model has no input '" + name + "'; it takes " + port_list(known));
+    for (const Port& port : known)
+      if (name.empty() || port.name == name) layouts[port.name] = layout;
+  }
+  return layouts;
 }
 
 /// The two sides of --input NAME=FILE; without a name where the whole text is a file.
@@ -105,10 +106,12 @@ runtime::NamedTensors read_input(const std::string& text, const std::vector<Port
 NamedValues read_feeds(const Arguments& a, const Session& session, const std::string& path) {
   std::vector<Port> known = session.inputs();
   known.insert(known.end(), session.overridable().begin(), session.overridable().end());
+  const auto layouts = layouts_of(a, known);
   NamedValues feeds;
   for (const std::string& text : a.inputs) {
     for (auto& [name, tensor] : read_input(text, session.inputs(), known)) {
-      if (layout_of(a, name) == "NHWC") tensor = to_channels_first(tensor, name);
+      if (const auto layout = layouts.find(name); layout != layouts.end() && layout->second == "NHWC")
+        tensor = to_channels_first(tensor, name);
       feeds.emplace_back(name, std::move(tensor));
     }
   }

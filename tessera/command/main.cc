@@ -55,6 +55,25 @@ constexpr InPython kInPython[] = {
     {"console", "tessera.console", "talk to exported firmware over its serial line; console --help lists its options"},
 };
 
+/// What a number on the command line must be.
+CLI::Validator at_least(int64_t low) {
+  const auto wrong = [low](const std::string& text) {
+    int64_t value = 0;
+    const bool is_number = CLI::detail::lexical_cast(text, value);
+    return is_number && value >= low ? std::string()
+                                     : "takes a whole number from " + std::to_string(low) + ", not '" + text + "'";
+  };
+  return CLI::Validator(wrong, "");
+}
+
+/// A wrong command line in one line.
+std::string wrong_line(const CLI::App* app, const CLI::Error& error) {
+  std::string command = app->get_name();
+  for (const CLI::App* given : app->get_subcommands()) command += " " + given->get_name();
+  return "tessera: error (invalid_argument): " + one_line(error.what()) + "; `" + command +
+         " --help` says what it takes\n";
+}
+
 /// The report of a bug keeps its lines.
 std::string shown(const Error& error) {
   return error.code() == ErrorCode::kInternal ? std::string(error.what()) : one_line(error.what());
@@ -108,6 +127,7 @@ class CommandLine {
  public:
   CommandLine() {
     app_.require_subcommand(1);
+    app_.failure_message(wrong_line);
     app_.set_version_flag("--version", "tessera " TESSERA_VERSION);
     add_compile();
     add_run();
@@ -139,6 +159,7 @@ class CommandLine {
       // What is Python reads its own command line.
       for (const InPython& one : kInPython)
         if (argc > 1 && std::string_view(one.name) == argv[1]) become_python(one.module, {argv + 2, argv + argc});
+      if (argc > 1 && argv[1][0] != '-') require_command(argv[1]);
       app_.parse(argc, argv);
     } catch (const Error& e) {
       report(e);
@@ -154,7 +175,7 @@ class CommandLine {
   int run() {
     try {
       for (const auto& [command, action] : actions_)
-        if (*command) return action();
+        if (*command) return arrived(action());
       invariant_failed("action", __FILE__, __LINE__, "the command '" + a_.command->get_name() + "' does nothing");
     } catch (const Error& e) {
       std::fflush(stdout);
@@ -168,8 +189,24 @@ class CommandLine {
   }
 
  private:
+  /// A command whose output was cut short, as by a full disk, has failed.
+  static int arrived(int status) {
+    std::cout.flush();
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return status;
+    throw Error(ErrorCode::kIo, "cannot write to the standard output; is the disk full?");
+  }
+
   static void report(const Error& e) {
     std::fprintf(stderr, "tessera: error (%s): %s\n", std::string(to_string(e.code())).c_str(), shown(e).c_str());
+  }
+
+  void require_command(const std::string& name) const {
+    std::string known;
+    for (const CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; })) {
+      if (command->get_name() == name) return;
+      known += (known.empty() ? "" : ", ") + command->get_name();
+    }
+    throw CLI::ExtrasError("there is no command '" + name + "'; there are " + known, CLI::ExitCodes::ExtrasError);
   }
 
   /// Options of most commands.
@@ -212,7 +249,7 @@ class CommandLine {
         ->add_option("--input-layout", a_.layouts, "NHWC, or NAME=NHWC: the file's layout where the model takes NCHW")
         ->allow_extra_args(false);
     command->add_option("--random-inputs", a_.random_seed, "fill inputs without a file from this seed")
-        ->check(CLI::NonNegativeNumber);
+        ->check(at_least(0));
     command->add_option("--xclbin", a_.xclbin, "the image for the card; device xrt");
     command->add_option("--device-option", a_.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
   }
@@ -368,16 +405,19 @@ class CommandLine {
     command->add_option("--config", a_.board.config, "configuration of the machine on the card (default npu256)");
     command->add_option("--units", a_.board.units, "compute units, 1 to 8");
     command->add_option("--dram-latency", a_.board.latency_cycles, "cycles from a request to its first data")
-        ->check(CLI::PositiveNumber);
+        ->check(at_least(1));
     command->add_option("--dram-bandwidth", a_.board.bandwidth_bytes, "bytes a cycle, reads and writes together")
-        ->check(CLI::PositiveNumber);
+        ->check(at_least(1));
     command->add_option("--dram", a_.board.dram,
                         "a preset of docs/dram.md: the card's memory with banks, rows and refresh");
     command->add_option("--write-xclbin", a_.board.write_xclbin, "write the card's image to a file, and nothing else");
     command->add_flag("-v,--verbose", a_.board.verbose, "say which processes come and go");
     command->prefix_command();
     actions_.emplace_back(command, [this, command] {
-      if (a_.board.command.empty()) a_.board.command = command->remaining();
+      const std::vector<std::string> others = command->remaining();
+      if (!a_.board.command.empty() && !others.empty())
+        refuse("tessera board has no option '" + others.front() + "'; `tessera board --help` lists them");
+      if (a_.board.command.empty()) a_.board.command = others;
       return run_board(a_.board);
     });
   }

@@ -101,8 +101,9 @@ SessionOptions options_for(const Arguments& a, const std::string& model) {
 SessionOptions options_to_compile(const Arguments& a) {
   SessionOptions options = options_for(a, a.model);
   if (options.cores.empty()) return options;
-  const auto cores = static_cast<int>(options.cores.size());
-  options.config = isa::to_toml(driver::part_of(isa::find_config(options.config), cores));
+  const isa::MachineConfig chip = isa::find_config(options.config);
+  driver::require_cores(chip, options.cores);
+  options.config = isa::to_toml(driver::part_of(chip, static_cast<int>(options.cores.size())));
   options.cores.clear();
   return options;
 }
@@ -190,6 +191,10 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
       refuse("'" + a.model + "' is the report of a run that is over; it cannot heed " + flag);
     return text;
   }
+  if (a.device == "reference" && !versioned)
+    refuse(
+        "the reference device is an interpreter and has no layers of a machine for a table; --json and --html show "
+        "what it knows");
   if (a.device.empty()) {
     a.device = "fsim";
     for (const auto& backend : driver::backends())
@@ -201,6 +206,16 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
   Session session(a.model, std::move(options));
   session.run(read_feeds(a, session, a.model));
   return versioned ? session.report_json() : session.stats_json();
+}
+
+/// Refuses a --print-ir-after that has printed nothing.
+void require_printed(const Arguments& a) {
+  for (const std::string& wanted : a.print_ir_after) {
+    if (wanted == "all" || std::find(a.steps->begin(), a.steps->end(), wanted) != a.steps->end()) continue;
+    std::string steps;
+    for (const std::string& step : *a.steps) steps += (steps.empty() ? "" : ", ") + step;
+    refuse("--print-ir-after '" + wanted + "' is no step of this compilation; its steps are " + steps);
+  }
 }
 
 }  // namespace
@@ -215,12 +230,13 @@ int compile_command(const Arguments& a) {
   }
   if (!a.shape_ranges.empty()) return compile_ahead(a);
   const auto [artifact, close_candidates, unfit_scales] = compiled(a);
+  require_printed(a);
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
   if (a.quiet) return 0;
   const std::string description = description_json(artifact);
   std::printf("%s: %s\n", output.c_str(), description_in_short(description).c_str());
-  say(float_note(description, a.model, unfit_scales));
+  if (a.compile.use_npu) say(float_note(description, a.model, unfit_scales));
   say(option_note(description, close_candidates));
   return 0;
 }
@@ -341,7 +357,7 @@ int run_command(const Arguments& a) {
     const std::string sums = run_text(session.stats_json());
     if (!sums.empty()) std::printf("%s\n", sums.c_str());
     const std::string stats = session.stats_json();
-    say(float_note(stats, a.model));
+    if (a.compile.use_npu) say(float_note(stats, a.model.ends_with(".tsr") ? "MODEL" : a.model));
     say(option_note(stats, nlohmann::json::parse(stats).value("close_candidates", int64_t{0})));
   }
   return 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands on instructions and artifacts: asm, disasm, keygen, sign.
 #include <cstdio>
-#include <filesystem>
 
 #include "isa/assembler.h"
 #include "isa/program/signature.h"
@@ -67,12 +66,8 @@ int sign_command(const Arguments& a) {
     program::parse(content);  // who signs answers for a whole artifact
     return program::sign(content, key);
   });
-  // The file changes at once or not at all.
-  const std::string output = a.output.empty() ? a.model : a.output, beside = output + ".signing";
-  write_text(beside, std::string(made.begin(), made.end()));
-  std::error_code error;
-  std::filesystem::rename(beside, output, error);
-  if (error) throw Error(ErrorCode::kIo, "cannot write '" + output + "': " + error.message());
+  const std::string output = a.output.empty() ? a.model : a.output;
+  write_text(output, std::string(made.begin(), made.end()));
   if (!a.quiet) std::printf("%s: signed\n", output.c_str());
   return 0;
 }

@@ -3,8 +3,8 @@
 #include "tessera/onnxruntime_ep/context.h"
 
 #include <filesystem>
-#include <fstream>
 
+#include "isa/program/whole_file.h"
 #include "tessera/kept_programs.h"
 
 namespace tessera::ort {
@@ -100,10 +100,7 @@ Node* save_context(const Api& api, const GraphReader& graph, const Node* fused, 
   } else {
     const fs::path model = context_path(graph, settings);
     const std::string file = model.stem().string() + "_tessera_" + std::to_string(number) + ".tsr";
-    std::ofstream out(model.parent_path() / file, std::ios::binary);
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
-    out.close();
-    if (!out) throw Error(ErrorCode::kIo, "cannot write '" + (model.parent_path() / file).string() + "'");
+    program::write_whole((model.parent_path() / file).string(), content);
     attributes.add("ep_cache_context", file);
   }
   attributes.add("source", kProviderName);

@@ -185,6 +185,20 @@ class Console:
         threading.Thread(target=serve, args=(ctypes.byref(firmware.model),), daemon=True).start()
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--input", "image.npy", "-o", "/no/such/results.npz"], "cannot write '/no/such/results.npz'"),
+        (["-o", "results.npz"], "add --input FILE"),
+        (["--input", "image.npy"], "127.0.0.1:1 does not answer"),
+    ],
+)
+def test_the_command_refuses_before_it_talks(words, said, capsys):
+    assert console.main(["--port", "tcp:127.0.0.1:1", *words]) == 1
+    error = capsys.readouterr().err
+    assert said in error and len(error.splitlines()) == 1
+
+
 def test_the_console_answers_in_text(firmware, images):
     session = tessera.Session(DIGITS, "fsim", "npu64")
     board = console.Firmware(Console(firmware).line)

@@ -201,3 +201,10 @@ def test_state():
 def test_refused_options():
     with pytest.raises(tessera.Error, match="nowhere"):
         TesseraPartitioner(config="nowhere")
+    with pytest.raises(tessera.Error, match="unknown device 'nowhere'"):
+        TesseraPartitioner(device="nowhere")
+    for device in ("fsim", "sysc"):
+        with pytest.raises(tessera.Error, match=f"device {device} has no option 'confg'"):
+            TesseraPartitioner(device=device, confg="npu256")
+    TesseraPartitioner(device="sysc", latency=200, statistics="stats.jsonl", numerics="close")
+    TesseraPartitioner(device="xrt:0", timeout=5)

@@ -97,6 +97,7 @@ def test_a_file_with_kernels_needs_nothing_else(registered, tmp_path):
         (("run", out, "--device", "reference", "--random-inputs", 1), "a kernel of the NPU has no meaning for the"),
         (("run", tmp_path / "m.onnx", "--random-inputs", 1), "or write a kernel for it (docs/tile.md)"),
         (("kernel", "embed", registered, out, "-o", tmp_path / "x.onnx"), "has no node of an operator that"),
+        (("kernel", "embed", registered, out, "-o", tmp_path / "no" / "x.onnx"), "there is no such folder"),
     ):
         done = run(*words)
         assert done.returncode == 1 and message in done.stderr, done.stderr

@@ -593,6 +593,8 @@ class Link(unittest.TestCase):
             self.assertIn(f"smoke.py --xclbin /b/{config}/{board}/tessera.xclbin --config {config}", text)
             part = re.search(r"board_part_name (\S+)", (HERE / f"boards/{board}.tcl").read_text())[1]
             self.assertIn(f"synth_ooc.tcl -tclargs /b/{config} {part} 100", text)
+            short = ["make", "-n", "-C", HERE, f"BOARD={board}", "BUILD=/b"]  # the configuration cut to the board
+            self.assertEqual(run([*short, "bit", "sections"]).stdout, run([*command, "bit", "sections"]).stdout)
             done = run([*command, "xclbin"])
             self.assertEqual(done.returncode, 2)
             self.assertIn("has no Vitis platform here; make bit", done.stderr)

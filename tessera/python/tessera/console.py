@@ -26,7 +26,7 @@ from pathlib import Path
 import _tessera
 import numpy as np
 
-from .errors import error
+from .errors import error, require_place
 
 Error = _tessera.Error
 MOST_INPUT, MOST_OUTPUT, ATTEMPTS = 1024, 256, 4
@@ -311,7 +311,7 @@ def arguments(words):
     where = parser.add_mutually_exclusive_group(required=not known)
     where.add_argument("--port", default=f"tcp:{known}" if known else None, help="serial port, or tcp:HOST:PORT")
     where.add_argument("--qemu", metavar="FOLDER", help="run this folder's firmware in QEMU, the NPU simulated")
-    parser.add_argument("--baud", type=int, default=115200)
+    parser.add_argument("--baud", type=int, default=115200, help="of a serial port; default 115200")
     parser.add_argument("--config", help="of --qemu: an NPU other than the model's machine")
     parser.add_argument("--input", action="append", default=[], help="FILE or NAME=FILE (.npy, .npz); else only asks")
     parser.add_argument("-o", "--output", help="results (.npz)")
@@ -321,6 +321,10 @@ def arguments(words):
 def main(words=None):
     given = arguments(words)
     try:
+        if given.output:
+            if not given.input:
+                refuse("invalid_argument", "-o keeps what a run gives; add --input FILE")
+            require_place(given.output)
         with contextlib.ExitStack() as stack:
             if given.qemu:
                 line = stack.enter_context(Qemu(given.qemu, given.config)).line

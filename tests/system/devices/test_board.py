@@ -208,6 +208,21 @@ def test_the_command(command, artifact, tmp_path):
     done = command(*board, "--", *run, env=env)
     assert done.returncode == 0 and "xrt on npu64" in done.stdout and "cycles" in done.stdout
 
+    for words, said in (
+        (("--confg", "npu256"), "no option '--confg'"),
+        (("--dram", "sram"), "no DRAM is called 'sram'"),
+        (("--dram", "ddr3-800x16", "--dram-latency", "9"), "is that of the ideal DRAM"),
+        (("--dram-bandwidth", "9"), "bandwidth is a number from 1 to 8"),
+        (("--dram-latency", "1000000"), "latency is a number from 1 to 100000"),
+        (("--config", "npu256x2"), "machines of one core"),
+    ):
+        wrong = command("board", *words, "--", "touch", tmp_path / "begun", env=env)
+        assert wrong.returncode == 1 and said in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong.stderr
+    assert not (tmp_path / "begun").exists()
+    trace = command(*board, "--", *run, "--trace", tmp_path / "trace.json", env=env)
+    assert trace.returncode == 1 and "device xrt does not tell" in trace.stderr
+    assert not (tmp_path / "trace.json").exists()
+
     image = tmp_path / "small.xclbin"
     assert command(*board, "--write-xclbin", image, env=env).returncode == 0
     assert image.read_bytes()[:8] == b"xclbin2\0"

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smoke test for boards, run against devices that need none, and told of a device that computes something else."""
 
+import re
 import subprocess
 import sys
+
+import pytest
 
 import tessera
 from tests.system.conftest import BUILD, ROOT
@@ -23,6 +26,14 @@ def test_a_device_that_agrees():
     result = smoke("--device", device, "--runs", "2")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "160 outputs equal to fsim, 16 of 16 digits right" in result.stdout
+
+
+def test_the_guide_shows_what_the_timing_model_counts():
+    if "sysc" not in tessera.backends():
+        pytest.skip("this build has no timing model")
+    shown = re.findall("^    (run .*|device .*)$", (ROOT / "docs" / "fpga.md").read_text(), re.M)
+    result = smoke("--device", "sysc")
+    assert result.stdout.replace("'sysc'", "'xrt'").splitlines() == shown
 
 
 def test_a_device_that_differs(tmp_path):

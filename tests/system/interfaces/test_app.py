@@ -405,6 +405,8 @@ def test_signals_status_and_wrong_words(folder):
         (["--device", "nowhere", "--", "x.py"], "no device 'nowhere'"),
         (["--config", "npu3", "--", "x.py"], "no machine 'npu3'"),
         (["--", "no-such-program"], "cannot start"),
+        (["--json", "/no/such/table.json", "--", "touch", str(folder / "begun")], "there is no such folder"),
+        (["--report", str(folder), "--", "touch", str(folder / "begun")], "it is a folder"),
         ([], "behind --"),
     ):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PACKAGES)}
@@ -412,6 +414,7 @@ def test_signals_status_and_wrong_words(folder):
             [sys.executable, "-m", "tessera.app", *words], env=environment, capture_output=True, text=True
         )
         assert done.returncode == 1 and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (folder / "begun").exists()
 
 
 def test_the_module_and_install_behind_the_import(folder):

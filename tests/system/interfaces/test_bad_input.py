@@ -2,12 +2,18 @@
 """What a person gets wrong: files, names, shapes, types, options. Each ends in one line that names the thing and the
 way out; the exit status is 1 (2 for the command line itself) and nothing is left half-written."""
 
+import os
+import resource
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 import tessera
-from tests.system.conftest import ROOT
+from tests.system.conftest import BUILD, ROOT
 
 MODEL = ROOT / "examples" / "digits" / "digits.onnx"
 
@@ -51,8 +57,104 @@ def test_options(command, tmp_path):
     expect(command("compile", MODEL, "--shape", "image=1,2,8,8"), 1, "image")
     expect(command("compile", MODEL, "--shape", "picture=1,1,8,8"), 1, "picture")
     expect(command("compile", MODEL, "--shape", "image=1,one,8,8"), 1, "image")
-    expect(command("fly", MODEL), 2)
-    expect(command("run"), 2)
+    expect(command("compile", MODEL, "--config", "npu256x2", "--cores", "5"), 1, "core 5", "0 to 1")
+    expect(command("schedule", MODEL, "--config", "npu256x2", "--cores", "1,1"), 1, "core 1 is named twice")
+    expect(command("compile", MODEL, "--shape", "image=1,1,8,8", "--print-ir-after", "fly"), 1, "'fly'", "fuse-stages")
+    for words in (("--device-option", "wings=2"), ("--check-races",)):
+        expect(command("run", MODEL, "--random-inputs", "1", "--device", "reference", *words), 1, "interpreter")
+    expect(command("run", MODEL, "--device", "sysc", "--device-option", "latency=1000000"), 1, "from 1 to 100000")
+
+
+def test_command_lines(command):
+    """One line that names the word, what it takes, and where there is more."""
+    for words, said in (
+        (("fly", MODEL), ("there is no command 'fly'", "compile, run", "`tessera --help`")),
+        (("run",), ("model is required", "`tessera run --help`")),
+        (("run", MODEL, "--wings"), ("--wings", "`tessera run --help`")),
+        (("run", MODEL, "--random-inputs", "-1"), ("--random-inputs", "a whole number from 0, not '-1'")),
+        (("run", MODEL, "--dram-latency", "0"), ("from 1 to 100000, not '0'",)),
+        (("board", "--dram-bandwidth", "wide", "--", "true"), ("a whole number from 1, not 'wide'",)),
+    ):
+        done = command(*words)
+        expect(done, 2, *said)
+        assert done.stderr.startswith("tessera: error (invalid_argument): ") and len(done.stderr.splitlines()) == 1
+        assert len(done.stderr) < 500
+
+
+def test_layouts(command):
+    random = ("run", MODEL, "--random-inputs", "1")
+    expect(command(*random, "--input-layout", "NHWX"), 1, "NCHW or NHWC, got 'NHWX'")
+    expect(command(*random, "--input-layout", "picture=NHWC"), 1, "no input 'picture'; it takes 'image'")
+    assert command(*random, "--input-layout", "image=NCHW").returncode == 0
+
+
+def test_a_report_of_the_interpreter_has_no_table(command):
+    expect(command("report", MODEL, "--device", "reference"), 1, "interpreter", "--json")
+    assert command("report", MODEL, "--device", "reference", "--json").returncode == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+@pytest.mark.parametrize("words", [("report", MODEL), ("run", MODEL, "--random-inputs", "1"), ("doctor",)])
+def test_output_that_is_cut_short(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [BUILD / "bin" / "tessera", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300
+        )
+    assert done.returncode == 1
+    assert "tessera: error (io): cannot write to the standard output" in done.stderr
+
+
+def little_room():
+    """Files of this process end at 500 bytes, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compile", MODEL, "--shape", "image=1,1,8,8", "-q", "-o"),
+        ("run", MODEL, "--shape", "image=64,1,8,8", "--random-inputs", "1", "-o"),
+        ("run", MODEL, "--random-inputs", "1", "--stats"),
+        ("report", MODEL, "--json", "-o"),
+        ("schedule", MODEL, "-q", "-o"),
+    ],
+)
+def test_a_file_that_does_not_fit_leaves_what_was_there(command, tmp_path, words):
+    path = tmp_path / "result.npz"
+    path.write_text("before")
+    done = command(*words, path, env={**os.environ, "TESSERA_CACHE": "off"}, preexec_fn=little_room)
+    expect(done, 1, f"cannot write '{path}': File too large")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("result.npz", "before")]
+
+
+def test_a_model_from_a_pipe(command):
+    with subprocess.Popen(["cat", MODEL], stdout=subprocess.PIPE) as source:
+        done = command("run", "/dev/stdin", "--random-inputs", "1", stdin=source.stdout)
+    expect(done, 1, "'/dev/stdin' is a pipe", "give a file")
+
+
+def test_who_wants_no_npu_is_not_told_to_quantise(command, tmp_path):
+    for words in (("run", "--random-inputs", "1"), ("compile", "--shape", "image=1,1,8,8", "-o", tmp_path / "d.tsr")):
+        done = command(words[0], MODEL, "--no-npu", *words[1:])
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_way_out_for_an_artifact_names_no_artifact(command, tmp_path):
+    model = ROOT / "examples" / "digits" / "digits_float.onnx"
+    assert command("compile", model, "--shape", "image=1,1,8,8", "-o", tmp_path / "float.tsr").returncode == 0
+    done = command("run", tmp_path / "float.tsr", "--random-inputs", "1")
+    assert done.returncode == 0 and "`tessera quantize MODEL --calibrate DATA`" in done.stderr
+
+
+@pytest.mark.parametrize("program", ["digits/demo.py", "text/generate.py"])
+@pytest.mark.parametrize("wrong", [("--device", "abacus"), ("--config", "npu3")])
+def test_examples(program, wrong):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / program, "--device", "fsim", *wrong], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and wrong[1] in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
 @pytest.mark.parametrize("sides, shape", [(("N", 3, "H", "W"), "1,3,224,224"), (("N", "L", 16), "1,1,16")])

@@ -39,6 +39,14 @@ def test_only_the_edges_are_on_the_cpu(vit):
     assert info.macs_npu_share == 1.0 and info.nodes_cpu == 2  # quantise the image, dequantise the logits
 
 
+def test_the_page_tells_its_figures(vit, digits):
+    session = tessera.Session(vit, "sysc", CONFIG, numerics="close")
+    session.run(None, {"image": digits[0][:1]})
+    info, text = session.info(), " ".join((ROOT / "examples" / "README.md").read_text().split())
+    assert f"{info.nodes_npu} of its {info.nodes_npu + info.nodes_cpu} nodes" in text
+    assert f"An image takes {session.stats().cycles:,} cycles" in text
+
+
 def test_the_devices_agree_and_find_the_digits(vit, digits):
     images, labels = digits
     logits = tessera.Session(vit, "fsim", CONFIG, numerics="close").run(None, {"image": images})[0]

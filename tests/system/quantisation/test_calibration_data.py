@@ -165,6 +165,7 @@ def test_pictures_that_cannot_be_read(tmp_path):
     refused("takes no pictures", float_models.gemm(), tmp_path)
     refused("serves one input", float_models.two_inputs(), tmp_path)
     refused("cannot open 'nothing'", float_models.relu6(), tmp_path, preprocess="nothing")
+    refused("cannot open 'nothing'", float_models.relu6(), "random", preprocess="nothing")
     (tmp_path / "p.toml").write_text("size = 3\n")
     refused("unknown key 'size'", float_models.relu6(), tmp_path, preprocess=str(tmp_path / "p.toml"))
 

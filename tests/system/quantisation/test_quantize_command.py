@@ -3,6 +3,7 @@
 or an option that makes no sense."""
 
 import json
+import pathlib
 import re
 import subprocess
 
@@ -11,6 +12,7 @@ import onnx
 import pytest
 
 import tessera
+from tessera.errors import write_whole
 from tessera.quantization import command as command_module
 from tessera.quantization.quantise import METADATA
 from tests.oracle import oracle
@@ -235,6 +237,28 @@ def test_the_guide_walks_from_a_float_model_to_cycles(tmp_path):
     assert "cycles" in said[2].stdout
     assert "conv2" in said[3].stdout and "utilisation" in said[3].stdout
     assert "100.00 % of the products on the NPU" in said[5].stdout and "no packed_weights" in said[5].stderr
+
+
+@pytest.mark.parametrize("flag", ["-o", "--report"])
+def test_files_that_cannot_be_written_are_refused_before_the_work(flag, capsys):
+    words = ["no-such-model.onnx", "--calibrate", "random", flag, "/no/such/file.onnx"]
+    assert command_module.main(words) == 1
+    assert "cannot write '/no/such/file.onnx': there is no such folder" in capsys.readouterr().err
+
+
+def test_a_file_is_written_whole_or_stays(tmp_path):
+    path = tmp_path / "model.onnx"
+
+    def half(beside):
+        pathlib.Path(beside).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    for before in ({}, {"model.onnx": b"whole"}):
+        with pytest.raises(OSError):
+            write_whole(path, half)
+        assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+        write_whole(path, lambda beside: pathlib.Path(beside).write_bytes(b"whole"))
+    assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"] and path.read_bytes() == b"whole"
 
 
 def test_an_interrupted_command_ends_as_the_shell_expects(monkeypatch, capsys):

@@ -2,6 +2,7 @@
 """The benchmarks' own figures: the keys that readers rely on, and a layer whose traffic is counted by hand."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -41,6 +42,36 @@ def test_names_that_are_not_known(arguments, says):
     done = subprocess.run(line, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1 and done.stdout == ""
     assert re.search(says, done.stderr) and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_every_benchmark_is_named_where_people_look():
+    names = set(re.findall(r'^    "(\w+)": ', (ROOT / "bench" / "run.py").read_text(), re.M))
+    usage = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, check=True).stdout
+    listed = re.search(r"bench NAME \[--json\](.*?)\(does build", usage, re.S)[1]
+    assert set(re.findall(r"\w+", listed)) == names
+    assert names <= set(re.findall(r"^\| `(\w+)` \|", (ROOT / "bench" / "README.md").read_text(), re.M))
+
+
+@pytest.mark.parametrize(
+    "words, status, says",
+    [
+        (["bench", "--help"], 0, "usage: ./dev bench"),
+        (["bench"], 2, "required: name"),
+        (["bench", "nothing", "--json"], 2, "invalid choice: 'nothing'"),
+        (["test", "--help"], 0, "usage: ./dev test"),
+        (["conformance", "--device", "sysc", "-h"], 0, "usage: ./dev conformance"),
+        (["lint", "--help"], 0, "usage: ./dev lint"),
+        (["synth", "--help"], 0, "synth [-h]"),
+    ],
+)
+def test_help_and_wrong_names_need_no_build(tmp_path, words, status, says):
+    (tmp_path / "cmake").write_text("#!/bin/sh\necho cmake was started >&2\nexit 9\n")
+    (tmp_path / "cmake").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [ROOT / "dev", *words], capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=60
+    )
+    assert done.returncode == status and says in done.stdout + done.stderr, done.stderr
 
 
 def test_scores_of_applications(monkeypatch):

@@ -91,6 +91,14 @@ def test_schedules_that_are_given_back_are_legal_and_take_no_more_cycles(name, f
     assert again.stats().predicted_cycles <= own.stats().predicted_cycles
 
 
+def test_the_guide_shows_the_first_rows_of_a_search(resnet8, command, tmp_path):
+    (tmp_path / "resnet8.onnx").write_bytes(resnet8[0])
+    printed = command("compile", tmp_path / "resnet8.onnx", "--config", "npu256", "--print-search").stdout.splitlines()
+    text = (ROOT / "docs" / "schedules.md").read_text()
+    shown = [line[4:] for line in text[text.index("    'conv0': chosen") :].split("\n\n")[0].splitlines()]
+    assert printed[2 : 2 + len(shown)] == shown
+
+
 def test_an_edited_schedule_changes_the_program_and_not_the_results(resnet8, apart, tmp_path):
     """The example of docs/schedules.md: conv2 (3x3, 16 channels, 32 x 32) in strips of two rows."""
     data, feeds, expected, _ = resnet8

@@ -316,6 +316,19 @@ def test_deadlines(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names a thread by its number")
+def test_an_address_that_is_taken(server, tmp_path):
+    """One line, whichever of the two protocols it is for."""
+    (tmp_path / "models").mkdir()
+    models = ("--model-repository", tmp_path / "models", "--listen", "127.0.0.1:0")
+    for words in (("--device", "fsim", "--listen", server.address), (*models, "--http-listen", server.address)):
+        command = [sys.executable, "-m", "tessera.serving", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, env=serving.environment(), timeout=60)
+        said = (
+            f"tessera: error (io): cannot listen on {server.address}: Address already in use; is another server there?"
+        )
+        assert (done.returncode, done.stderr.splitlines()) == (1, [said])
+
+
 def test_a_signal_that_another_thread_takes():
     with serving.Server("--device", "fsim") as server:
         pid = server.process.pid

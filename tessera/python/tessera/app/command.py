@@ -16,7 +16,7 @@ import tempfile
 
 import _tessera
 
-from ..errors import argument
+from ..errors import argument, require_place
 from . import models, records
 from .settings import Settings, plain_environment
 
@@ -176,6 +176,8 @@ def run(words):
         for name, value in vars(arguments).items()
         if name.startswith("option_") and value is not None
     }
+    for path in filter(None, (arguments.report, arguments.json)):
+        require_place(path)
     absolute = lambda path: os.path.abspath(path) if path else ""
     settings = checked(
         Settings(

@@ -10,10 +10,11 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from onnx import TensorProto, helper
 
-from .. import Session, compile_options
+from .. import Session, backends, compile_options
+from ..errors import argument
 from ..pt2e import to_onnx
 
-DEVICE, CONFIG = "device", "config"
+DEVICE, CONFIG, STATISTICS = "device", "config", "statistics"
 
 
 def specs_of(settings):
@@ -26,10 +27,15 @@ def settings_of(specs):
 
 
 def check(settings):
-    """Refuses here, where it is one line, what would make every delegate fail: a machine that does not exist, and
-    values that an option of the compilation does not take."""
-    known = {row["name"] for row in compile_options()}
-    chosen = {name: value for name, value in settings.items() if name in known and value is not None}
+    """Refuses here, where it is one line, what would make every delegate fail: a device or a machine that does not
+    exist, values that an option of the compilation does not take, and, of a device that every build can open, options
+    that it does not have."""
+    device, known = settings.get(DEVICE) or "fsim", {row["name"] for row in compile_options()}
+    if device.split(":")[0] not in backends():
+        raise argument(f"unknown device '{device}'; known: {', '.join(backends())}")
+    given = {name: value for name, value in settings.items() if value is not None and name not in (DEVICE, CONFIG)}
+    chosen = {name: value for name, value in given.items() if name in known}
+    others = {name: value for name, value in given.items() if name not in known and name != STATISTICS}
     nothing = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["y"])],
         "nothing",
@@ -37,7 +43,9 @@ def check(settings):
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
     )
     model = helper.make_model(nothing, opset_imports=[helper.make_opsetid("", 20)], ir_version=8)
-    Session(model.SerializeToString(), "fsim", settings.get(CONFIG) or "", **chosen)
+    opened = device if device in ("fsim", "sysc") else "fsim"
+    others = others if device == opened else {}
+    Session(model.SerializeToString(), opened, settings.get(CONFIG) or "", device_options=others, **chosen)
 
 
 def compile_program(program, specs, **options):

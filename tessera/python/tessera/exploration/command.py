@@ -12,7 +12,7 @@ import time
 import _tessera
 
 from .. import workers
-from ..errors import argument, error
+from ..errors import argument, error, require_place
 from . import explorer, nsga2, picture, report, results, space
 
 AUTOMATIC_SCREEN = 100  # machines, from which on a search screens first
@@ -74,10 +74,8 @@ def checked(given):
     for path in given.picture:
         picture.check(path)
     for path in [given.output, *given.picture]:
-        if path and not pathlib.Path(path).absolute().parent.is_dir():
-            raise error("io", f"cannot write '{path}': there is no such folder")
-        if path and pathlib.Path(path).is_dir():
-            raise error("io", f"cannot write '{path}': it is a folder; name a file")
+        if path:
+            require_place(path)
 
 
 def searched(found, given):

@@ -10,6 +10,7 @@ import warnings
 
 import _tessera
 
+from ..errors import require_place
 from ..shapes import shapes_of
 from .deciding import LEAST_DECIBELS
 from .engines import ENGINES, METHODS
@@ -165,6 +166,8 @@ def run(arguments):
     if arguments.samples < 1:
         raise argument(f"--samples takes a number above 0, got {arguments.samples}")
     output = arguments.output or arguments.model.removesuffix(".onnx").removesuffix(".tflite") + "_int8.onnx"
+    for path in filter(None, (output, arguments.report)):
+        require_place(path)
     draws = sys.stderr.isatty() and not arguments.quiet
     engine, shown = choose_engine(arguments.engine, arguments.calibrate), warnings.showwarning
     if not arguments.quiet:

@@ -442,6 +442,7 @@ def open_data(source, ports, *, preprocess="", seed=0, samples=300):
         raise argument(
             "no calibration data; give --calibrate an .npz file, a folder of pictures or tensors, or `random`"
         )
+    Preprocess.named(preprocess)  # a wrong one is told of any data
     if isinstance(source, (str, os.PathLike)):
         data = _open_path(os.fspath(source), ports, preprocess, seed, samples)
     else:

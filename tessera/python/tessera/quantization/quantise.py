@@ -7,13 +7,13 @@ import copy
 import dataclasses
 import json
 import math
-import os
 import warnings
 
 import _tessera
 import numpy as np
 import onnx
 
+from ..errors import write_whole
 from . import byte_io, deciding, engines, equalise, four_bits, inside, keeping, measure, rounding, split, tables
 from .candidate import Options, candidate, resolve_layers, settle_with_compiler
 from .data import open_data, ports_of, take
@@ -465,7 +465,7 @@ class Quantized:
     synthetic: bool
 
     def save(self, path):
-        onnx.save(self.model, os.fspath(path))
+        write_whole(path, lambda beside: onnx.save(self.model, beside))
 
 
 def _least_snr(given, none):

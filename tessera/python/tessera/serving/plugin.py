@@ -11,12 +11,12 @@ import threading
 import _tessera
 import uvicorn
 
-from ..errors import argument, error
+from ..errors import argument
 from . import http_guard, rest
 from .grpc_service import Service
 from .metrics import Metrics
 from .repository import NAMES, Repository
-from .server import split_address
+from .server import listener, split_address
 from .store import Store
 
 
@@ -88,24 +88,18 @@ class Plugin:
 
     def begin(self):
         """Loads the models and listens. Errors: tessera.Error for an address that is taken."""
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        try:
-            listener = socket.create_server((self._host.strip("[]"), self._port), family=family, backlog=128)
-        except OSError as problem:
-            raise error(
-                "io", f"cannot listen on {self._host}:{self._port}: {problem.strerror}; is another server there?"
-            ) from None
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # of what it accepts, too
-        self._port = listener.getsockname()[1]
+        listening = listener(self._host, self._port)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # of what it accepts, too
+        self._port = listening.getsockname()[1]
         self._store.load_all(self._arguments.load_model)
-        self._threads = [threading.Thread(target=self._serve_http, args=(listener,), name="http", daemon=True)]
+        self._threads = [threading.Thread(target=self._serve_http, args=(listening,), name="http", daemon=True)]
         if self._arguments.model_control == "poll":
             self._threads.append(threading.Thread(target=self._poll, name="poll", daemon=True))
         for thread in self._threads:
             thread.start()
 
-    def _serve_http(self, listener):
-        asyncio.run(self._uvicorn.serve(sockets=[listener]))
+    def _serve_http(self, listening):
+        asyncio.run(self._uvicorn.serve(sockets=[listening]))
 
     def _poll(self):
         while not self._ended.wait(self._arguments.poll_seconds):

@@ -6,6 +6,7 @@ nothing, and plugin(arguments, access), whose `lines()` say what it serves, `grp
 first call, `drain(seconds)`, in which what runs ends and nothing new begins, and `close()`."""
 
 import concurrent.futures
+import socket
 import threading
 
 import grpc
@@ -22,6 +23,16 @@ def split_address(text):
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise argument(f"--listen takes HOST:PORT, for example 127.0.0.1:9190 or [::1]:9190, not '{text}'")
     return host, int(port)
+
+
+def listener(host, port):
+    """A socket that listens there. Errors: tessera.Error for an address that cannot be taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=128)
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).partition(" (while")[0]
+        raise error("io", f"cannot listen on {host}:{port}: {why}; is another server there?") from None
 
 
 class Server:
@@ -54,16 +65,15 @@ class Server:
             self._server.add_generic_rpc_handlers(tuple(part.grpc_handlers()))
         credentials = self.access.grpc_credentials()
         address = f"{self._host}:{port}"
+        listener(self._host, port).close()  # gRPC would say on lines of its own why it cannot
         try:
             self.port = (
                 self._server.add_secure_port(address, credentials)
                 if credentials
                 else self._server.add_insecure_port(address)
             )
-        except RuntimeError as problem:
-            raise error("io", f"cannot listen on {address}: {problem}; is another server there?") from None
-        if self.port == 0:
-            raise error("io", f"cannot listen on {address}; is another server there?")
+        except RuntimeError:
+            raise error("io", f"cannot listen on {address}; is another server there?") from None
 
     @property
     def address(self):

@@ -13,6 +13,7 @@ import numpy as np
 
 import tessera
 
+from ..errors import require_place
 from ..shapes import shapes_of
 from .checking import array_of, check
 from .errors import KernelError
@@ -196,6 +197,9 @@ def embed_in(given):
 
 
 def act(given):
+    for name in ("output", "html"):
+        if path := getattr(given, name, None):
+            require_place(path)
     if given.action == "embed":
         embed_in(given)
         return
