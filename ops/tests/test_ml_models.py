@@ -111,6 +111,15 @@ def test_nodes_in_any_order():
         run_tessera("TreeEnsembleRegressor", [features()], opset=1, domain=ML, attributes=attributes)
 
 
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_leaves_with_several_weights(aggregate):
+    """Of one target the first weight counts, of several targets all of them."""
+    for targets in (1, 2):
+        given = trees("target", 4, 4, [0, 0, targets - 1], ["BRANCH_LEQ"], signed)
+        attributes = {**given, "n_targets": targets, "aggregate_function": aggregate}
+        same("TreeEnsembleRegressor", [features()], attributes)
+
+
 def test_values_in_double():
     attributes = trees("target", 5, 4, [0], ["BRANCH_LEQ"], signed) | {"n_targets": 1}
     for name in ("nodes_values", "target_weights"):
