@@ -61,7 +61,6 @@ void split_map_inputs(GraphProto& graph) {
     *inputs.Add() = vector_of(keys_of(input.name()), length, map.key_type());
     *inputs.Add() = vector_of(values_of(input.name()), length, map.value_type().tensor_type().elem_type());
   }
-  if (maps.empty()) return;
   *graph.mutable_input() = std::move(inputs);
   for (NodeProto& node : *graph.mutable_node()) read_vectors(node, maps);
 }

@@ -118,7 +118,7 @@ void infer_warping(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(DType::kInt32, {2, -1});
 }
 
-/// A path steps down, right, or both. Of equal costs the step along both is taken, then the one down.
+/// A path steps down, right, or both. Where no step is the cheapest alone, it steps right, as in ONNX Runtime.
 void evaluate_warping(EvalContext& c, const std::vector<TypeInfo>&) {
   const Shape& shape = c.input(0).shape();
   const int64_t rows = shape[shape.size() - 2], columns = shape.back(), stride = columns + 1;
@@ -131,8 +131,8 @@ void evaluate_warping(EvalContext& c, const std::vector<TypeInfo>&) {
     for (int64_t row = 1; row <= rows; ++row) {
       const auto at = static_cast<size_t>(row * stride + column), above = at - static_cast<size_t>(stride);
       const float both = sums[above - 1], down = sums[above], right = sums[at - 1];
-      steps[at] = both <= down && both <= right ? 0 : down <= both && down <= right ? 1 : 2;
-      sums[at] = std::min({both, down, right}) + costs[(row - 1) * columns + column - 1];
+      steps[at] = both < down && both < right ? 0 : down < both && down < right ? 1 : 2;
+      sums[at] = (steps[at] == 0 ? both : steps[at] == 1 ? down : right) + costs[(row - 1) * columns + column - 1];
     }
   std::vector<int32_t> path[2];
   for (int64_t row = rows, column = columns; row > 0 && column > 0;) {

@@ -109,8 +109,8 @@ def test_windows(shape):
         for size, step in ((1, 1), (3, 1), (2, 3), (shape[axis], 2)):
             if size <= shape[axis]:
                 same("UnfoldTensor", [f(*shape)], {"dim": axis, "size": size, "step": step})
-    for x in (RNG.integers(0, 99, shape).astype(np.uint8), RNG.integers(0, 9, shape).astype(str).astype(object)):
-        same("UnfoldTensor", [x], {"size": 2})
+    for kind in (np.int32, np.float64):
+        same("UnfoldTensor", [RNG.integers(0, 99, shape).astype(kind)], {"size": 2})
     check_rejected("UnfoldTensor", [f(*shape)], domain=MS, attributes={"size": 99}, match="do not fit")
 
 
@@ -121,7 +121,6 @@ def test_transposed_convolution_with_pads_as_operand():
         operands = [x, w, np.array(pads), bias]
         attributes = {"group": 2, "strides": [2, 1], "dilations": [1, 2], "kernel_shape": [3, 3]}
         same("ConvTransposeWithDynamicPads", operands, attributes, infer_only_constants=(2,), **near)
-    same("ConvTransposeWithDynamicPads", [x, w], {"strides": [2, 2]}, **near)
 
 
 def test_echo():

@@ -44,7 +44,7 @@ def test_new_token(past, batch):
     same(step(batch, past), {"scale": 0.3})
     same(step(batch, past, mask=mask), {"mask_filter_value": -2.0})
     same(step(batch, past, mask=mask, bias=f(batch, N, 1, past + 1), projection=f(3 * N * H)))
-    same(step(batch, past, bias=f(1, 1, 1, past + 1)), outputs=1)
+    same(step(batch, past, bias=f(1, 1, 1, past + 1)))
 
 
 @pytest.mark.parametrize("beams", [2, 3])
@@ -53,7 +53,9 @@ def test_beams(beams):
     origins = RNG.integers(0, beams, (2, beams, M)).astype(np.int32)
     mask = (RNG.random((batch, past + 1)) > 0.3).astype(np.int32)
     same(step(batch, past, beams=i32(beams), origins=origins))
-    same(step(batch, past, beams=i32(beams), origins=origins, mask=mask, bias=f(batch, N, 1, past + 1)))
+    same(step(batch, past, beams=i32(beams), origins=origins, mask=mask))
+    # ONNX Runtime gives the bias of the first head to all.
+    same(step(batch, past, beams=i32(beams), origins=origins, mask=mask, bias=f(1, 1, 1, past + 1)))
     same(step(batch, past, beams=i32(1), origins=np.zeros((batch, 1, M), np.int32)))
 
 
@@ -100,14 +102,15 @@ def in_place(inputs, attributes):
     model, feeds, names = build_model("SparseAttention", inputs, attributes=attributes, outputs=3, **MS)
     session = make_session(model)
     binding = session.io_binding()
-    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value.copy()) for name, value in feeds.items()}
+    memory = {name: value.copy() for name, value in feeds.items()}  # which the values do not hold
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in memory.items()}
     for name, value in values.items():
         binding.bind_ortvalue_input(name, value)
     binding.bind_output(names[0])
     for name, past in zip(names[1:], ("x3", "x4")):
         binding.bind_ortvalue_output(name, values[past])
     session.run_with_iobinding(binding)
-    return [value.numpy() for value in binding.get_outputs()]
+    return [value.numpy().copy() for value in binding.get_outputs()]
 
 
 @pytest.mark.parametrize("queries, past", [(64, 0), (40, 0), (1, 20), (1, 63), (5, 30)])

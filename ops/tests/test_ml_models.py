@@ -208,6 +208,8 @@ def test_svm_regressors(kernel):
     }
     same("SVMRegressor", [features()], attributes)
     same("SVMRegressor", [features()], {**attributes, "one_class": 1})
+    for transform in TRANSFORMS:
+        same("SVMRegressor", [features()], {**attributes, "post_transform": transform})
     linear = {"coefficients": f(4).tolist(), "rho": [0.3], "kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]}
     same("SVMRegressor", [features()], linear)
 

@@ -118,7 +118,7 @@ def test_a_pipeline_behind_a_map():
     """What exporters of scikit-learn write for a DictVectorizer in front of a model."""
     nodes = [
         helper.make_node("DictVectorizer", ["m"], ["v"], domain="ai.onnx.ml", string_vocabulary=STRINGS),
-        helper.make_node("Scaler", ["v"], ["s"], domain="ai.onnx.ml", offset=[1.0, 2.0, 3.0], scale=[2.0]),
+        helper.make_node("Scaler", ["v"], ["s"], domain="ai.onnx.ml", offset=[1.0, 2.0, 3.0], scale=[2.0] * 3),
         helper.make_node("Softmax", ["s"], ["p"]),
         zip_map(STRINGS),
     ]
