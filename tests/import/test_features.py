@@ -156,7 +156,6 @@ def test_tensor_encodings(nn, name, encoding):
             assert actual.tobytes() == content.tobytes()
 
 
-
 @pytest.mark.parametrize("times", [2, 3])
 def test_initializers_of_one_name(nn, times):
     """The last one counts."""
