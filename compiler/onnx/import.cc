@@ -17,6 +17,7 @@
 #include "compiler/nn/inference.h"
 #include "compiler/onnx/attributes.h"
 #include "compiler/onnx/interface_types.h"
+#include "compiler/onnx/map_inputs.h"
 #include "compiler/onnx/node_order.h"
 #include "compiler/onnx/tensor_decode.h"
 
@@ -193,10 +194,27 @@ mlir::Value Importer::constant(const ops::Tensor& tensor, const std::string& nam
   return nn::create_constant(builder_, nn::make_location(&context_, name, {name}), tensor);
 }
 
+/// The last initializer of each name, which is the one that counts, as in ONNX Runtime: quantisers write a bias once
+/// for each of its readers. Those before must agree in type and shape.
+std::unordered_map<std::string, const onnx_proto::TensorProto*> last_initializers(const GraphProto& graph) {
+  std::unordered_map<std::string, const onnx_proto::TensorProto*> last;
+  for (const auto& tensor : graph.initializer()) {
+    const auto [at, first] = last.emplace(tensor.name(), &tensor);
+    if (!first &&
+        (at->second->data_type() != tensor.data_type() ||
+         !std::equal(tensor.dims().begin(), tensor.dims().end(), at->second->dims().begin(), at->second->dims().end())))
+      fail("initializer '" + tensor.name() + "' is given twice, with different types or shapes");
+    at->second = &tensor;
+  }
+  return last;
+}
+
 void Importer::import_initializers(GraphProto& graph, Scope& scope, const std::string& where) {
+  const auto last = last_initializers(graph);
   for (auto& tensor : *graph.mutable_initializer()) {
     std::string what = "initializer '" + tensor.name() + "'";
     if (tensor.name().empty()) fail("an initializer of " + where + " has no name");
+    if (last.at(tensor.name()) != &tensor) continue;
     if (scope.depth == 0 && overridden_.count(tensor.name())) continue;
     define(scope, tensor.name(), constant(decode_tensor(tensor, file_.folders, what), tensor.name()), what);
   }
@@ -286,10 +304,6 @@ int Importer::known_version(const NodeProto& node, const std::string& domain, co
     throw Error(ErrorCode::kUnsupported, what +
                                              ": a training operator; Tessera compiles inference, so export the model "
                                              "without its training part");
-  if (domain == "ai.onnx.ml" && (node.op_type() == "CastMap" || node.op_type() == "DictVectorizer"))
-    throw Error(ErrorCode::kUnsupported, what +
-                                             ": takes a map, which has no place in a tensor; export the model without "
-                                             "it, so that its input is the vector of the map's values");
   std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() + "' of opset " +
                         std::to_string(version) + " is not known";
   std::string near;
@@ -529,6 +543,7 @@ llvm::SmallVector<mlir::DictionaryAttr> Importer::import_inputs(GraphProto& grap
 mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   onnx_proto::ModelProto& model = *file_.proto;
   GraphProto& graph = *model.mutable_graph();
+  split_map_inputs(graph);
   std::map<std::string, int> opsets = read_opsets(model.opset_import(), "the model");
   if (opsets.empty()) {
     // Operator sets were introduced with IR version 3; what is older is of set 1.

@@ -84,14 +84,9 @@ std::optional<Expansion> expand_imputer(const Node& node, const Types& inputs) {
   return e.finish({e.step("Where", {missing, floats(node.get_floats("imputed_value_floats")), e.input(0)})});
 }
 
-void refuse_transform(const Node& node) {
-  const std::string name = node.get_string("post_transform", "NONE");
-  if (name != "NONE") node.fail(ErrorCode::kUnsupported, "post_transform '" + name + "' is not served");
-}
-
-/// x [N,F] times the coefficients [targets,F] plus the intercepts.
+/// x [N,F] times the coefficients [targets,F] plus the intercepts. With a transform these are the scores of a
+/// LinearClassifier. Of the transforms ONNX Runtime applies PROBIT alone to a single target.
 std::optional<Expansion> expand_linear_regressor(const Node& node, const Types& inputs) {
-  refuse_transform(node);
   kernel::require_rank(node, first(node, inputs), 2, "the input");
   const std::vector<float> coefficients = node.get_floats("coefficients"), intercepts = node.get_floats("intercepts");
   const int64_t targets = node.get_int("targets", 1);
@@ -100,6 +95,16 @@ std::optional<Expansion> expand_linear_regressor(const Node& node, const Types& 
                                             std::to_string(targets) + " targets");
   const int64_t features = static_cast<int64_t>(coefficients.size()) / targets;
   Expander e(node, inputs, kModelsVersion);
+  const std::string transform = node.get_string("post_transform", "NONE");
+  if (transform != "NONE" && (targets > 1 || transform == "PROBIT")) {
+    const auto count = static_cast<size_t>(targets);
+    const Expander::Attributes attributes = {
+        {"classlabels_ints", std::vector<int64_t>(count)},
+        {"coefficients", coefficients},
+        {"intercepts", intercepts.empty() ? std::vector<float>(count) : intercepts},
+        {"post_transform", transform}};
+    return e.finish({e.steps("LinearClassifier", {cast(e, e.input(0), DType::kFloat)}, attributes, 2, kMl, 1)[1]});
+  }
   const Operand weights = Expander::constant(Tensor::of(DType::kFloat, {targets, features}, coefficients));
   const Operand turned = e.step("Transpose", {weights}, {{"perm", std::vector<int64_t>{1, 0}}});
   Operand y = e.step("MatMul", {cast(e, e.input(0), DType::kFloat), turned});

@@ -417,6 +417,7 @@ void infer_svm_regressor(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(DType::kFloat, {row_count(c.node, c.input(0)), 1});
 }
 
+/// ONNX Runtime reads post_transform and leaves the scores as they are.
 void evaluate_svm_regressor(EvalContext& c, const std::vector<TypeInfo>&) {
   const Node& node = c.node;
   const std::vector<float> vectors = node.get_floats("support_vectors"), weights = node.get_floats("coefficients"),
@@ -436,7 +437,7 @@ void evaluate_svm_regressor(EvalContext& c, const std::vector<TypeInfo>&) {
       sum += weights[static_cast<size_t>(k)] * kernel(x.row(i), vectors.data() + k * x.width, x.width);
     if (supports == 0) sum += kernel(x.row(i), weights.data(), x.width);
     if (node.get_int("one_class", 0) != 0) sum = sum > 0 ? 1.0f : -1.0f;
-    out.push_back(transformed(post_transform_of(node), sum));
+    out.push_back(sum);
   }
   c.outputs[0] = Tensor::of(DType::kFloat, {x.count, 1}, out);
 }

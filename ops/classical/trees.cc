@@ -300,6 +300,10 @@ Forest forest_by_nodes(const Node& node, const std::string& prefix, int64_t targ
   forest.weights.resize(next);
   for (size_t i = 0; i < weights.size(); ++i)
     forest.weights[forest.nodes[leaves[i]].end++] = {weight_targets[i], weights[i]};
+  // With one target ONNX Runtime takes the first weight of a leaf. scikit-learn's exporter gives a leaf of a decision
+  // path the same weight once for each class.
+  if (targets == 1)
+    for (Forest::TreeNode& n : forest.nodes) n.end = std::min(n.end, n.first + 1);
   return forest;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators of domain com.microsoft that are operators of the standard under another name or in another form, and the
 // inverse of matrices.
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ops/expansion.h"
 
@@ -77,6 +79,43 @@ void infer_unknown_embedding(InferContext& c) {
     c.outputs[i] = TypeInfo::unranked(i == 0 ? DType::kFloat : DType::kInt32);
 }
 
+/// All windows of `size` elements along axis `dim`, `step` apart; the place in a window becomes the last axis. Nothing
+/// while the extent of that axis is unknown.
+std::optional<Expansion> expand_unfold(const Node& node, const Types& inputs) {
+  const TypeInfo& x = inputs.at(0);
+  if (!x.ranked) return std::nullopt;
+  const auto rank = static_cast<int64_t>(x.shape.size());
+  if (rank == 0) node.fail(ErrorCode::kInvalidModel, "a scalar has no windows");
+  const int64_t axis = normalise_axis(node, node.get_int("dim", -1), rank), size = node.get_int("size", 0),
+                step = node.get_int("step", 1), extent = x.shape[static_cast<size_t>(axis)];
+  if (extent < 0) return std::nullopt;
+  if (size < 1 || step < 1 || size > extent)
+    node.fail(ErrorCode::kInvalidModel, "windows of " + std::to_string(size) + " elements, " + std::to_string(step) +
+                                            " apart, do not fit " + to_string(x.shape) + " along axis " +
+                                            std::to_string(axis));
+  const int64_t count = (extent - size) / step + 1;
+  Tensor places(DType::kInt64, {count, size});
+  for (int64_t i = 0; i < count * size; ++i)
+    places.as_mutable<int64_t>()[static_cast<size_t>(i)] = i / size * step + i % size;
+  std::vector<int64_t> perm(static_cast<size_t>(rank) + 1);
+  std::iota(perm.begin(), perm.end(), int64_t{0});
+  std::rotate(perm.begin() + axis + 1, perm.begin() + axis + 2, perm.end());
+  Expander e(node, inputs, kContribVersion);
+  const Operand windows = e.step("Gather", {e.input(0), Expander::constant(std::move(places))}, {{"axis", axis}});
+  return e.finish({e.step("Transpose", {windows}, {{"perm", perm}})});
+}
+
+/// Inputs: x, weights, pads, bias. Nothing while the pads are unknown.
+std::optional<Expansion> expand_padded_transposed(const Node& node, const Types& inputs) {
+  Expander::Attributes attributes = node.attributes;
+  if (inputs.size() > 2 && inputs[2].present) {
+    if (!inputs[2].constant) return std::nullopt;
+    attributes["pads"] = inputs[2].constant->to_int64s();
+  }
+  Expander e(node, inputs, 11);
+  return e.finish({e.step("ConvTranspose", {e.input(0), e.input(1), e.input(3)}, std::move(attributes))});
+}
+
 // ------------------------------------------------------------------------------------------------------------ Inverse
 
 void infer_inverse(InferContext& c) {
@@ -136,6 +175,8 @@ void register_contrib(Registry& registry) {
                   std::move(unknown));
   };
   add("CDist", kernel::kTwo, expand_distances, {"metric"});
+  add("ConvTransposeWithDynamicPads", {2, 4}, expand_padded_transposed,
+      {"auto_pad", "dilations", "group", "kernel_shape", "output_padding", "strides"});
   add("ExpandDims", kernel::kTwo, expand_dims);
   add("GatherND", kernel::kTwo, standard(12));
   add("GridSample", kernel::kTwo, standard(16), {"align_corners", "mode", "padding_mode"});
@@ -149,7 +190,12 @@ void register_contrib(Registry& registry) {
     const Operand step = inputs.size() > 2 && inputs[2].present ? e.input(2) : one;
     return e.finish({e.step("Range", {e.input(0), e.input(1), step})});
   });
+  add("SampleOp", kernel::kOne, [](const Node& node, const Types& inputs) -> std::optional<Expansion> {
+    Expander e(node, inputs, kContribVersion);
+    return e.finish({e.step("Identity", {e.input(0)})});
+  });
   add("Trilu", {1, 2}, standard(14), {"upper"});
+  add("UnfoldTensor", kernel::kOne, expand_unfold, {"dim", "size", "step"});
   add("Unique", kernel::kOne, expand_unique, {}, {1, 3});
   kernel::add(registry, "Inverse", 1, kernel::kOne, infer_inverse, evaluate_inverse, {}, kernel::kOne, kMicrosoft);
 }

@@ -174,6 +174,22 @@ void patch_offsets(const Window& window, int64_t first, int64_t count, std::vect
   }
 }
 
+SumOrder order_of_average(const Node& node, const Window& window) {
+  constexpr int kOwnLoop = 19;  // from this version on, and below in one case, ONNX Runtime has a plain loop
+  constexpr int64_t kLargestKernel = 32, kRowLength = 2045;
+  const auto every = [&](const auto& list, auto holds) { return std::all_of(list.begin(), list.end(), holds); };
+  const auto none = [](int64_t pad) { return pad == 0; };
+  const bool counts_what_ceil_adds = node.get_int("ceil_mode", 0) != 0 && node.get_int("count_include_pad", 0) != 0;
+  if (node.version >= kOwnLoop || counts_what_ceil_adds) return SumOrder::kRows;
+  if (window.kernel == window.input && every(window.strides, [](int64_t s) { return s == 1; }) &&
+      every(window.pads_begin, none) && every(window.pads_end, none))
+    return SumOrder::kLanes;
+  const bool columns = (window.rank() == 2 || window.rank() == 3) && window.strides.back() <= 2 &&
+                       every(window.kernel, [](int64_t k) { return k <= kLargestKernel; }) &&
+                       window.input.back() + window.pads_begin.back() + window.pads_end.back() <= kRowLength;
+  return columns ? SumOrder::kColumns : SumOrder::kRows;
+}
+
 std::vector<int64_t> tap_counts(const Window& window, bool padding) {
   std::vector<int64_t> counts(static_cast<size_t>(element_count(window.output)));
   for_each_index(window.output, [&](int64_t flat, const std::vector<int64_t>& position) {

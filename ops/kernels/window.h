@@ -81,6 +81,46 @@ void fold_windows(const Window& window, int64_t planes, const T* x, A* sums, F f
   });
 }
 
+/// In which order ONNX Runtime adds the elements of a window of fp32 for their average (docs/numerics.md).
+enum class SumOrder : uint8_t {
+  kRows,     // in row-major order
+  kColumns,  // first along all axes but the last, then along that
+  kLanes,    // every fourth element of a whole plane, then `(s0 + s2) + (s1 + s3)`, then what is left over
+};
+SumOrder order_of_average(const Node& node, const Window& window);
+
+/// The sums of fold_windows() in columns; `sums` are zero.
+template <typename T>
+void sum_columns(const Window& window, int64_t planes, const T* x, T* sums) {
+  const int64_t in_plane = element_count(window.input), out_plane = element_count(window.output);
+  const int64_t taps = window.kernel_size(), width = window.kernel.back();
+  std::vector<T> column;
+  for_each_run(window, [&](int64_t first, int64_t count, const std::vector<int64_t>& offsets) {
+    for (int64_t p = 0; p < planes; ++p) {
+      T* row = sums + p * out_plane + first;
+      for (int64_t start = 0; start < width; ++start) {
+        column.assign(static_cast<size_t>(count), T{0});
+        for (int64_t k = start; k < taps; k += width)
+          for (int64_t j = 0; j < count; ++j) {
+            const int64_t offset = offsets[static_cast<size_t>(k * count + j)];
+            if (offset >= 0) column[static_cast<size_t>(j)] += x[p * in_plane + offset];
+          }
+        for (int64_t j = 0; j < count; ++j) row[j] += column[static_cast<size_t>(j)];
+      }
+    }
+  });
+}
+
+/// The sum of a plane in lanes.
+template <typename T>
+T sum_lanes(const T* x, int64_t count) {
+  T lanes[4] = {};
+  for (int64_t i = 0; i < count / 4 * 4; ++i) lanes[i % 4] += x[i];
+  T sum = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+  for (int64_t i = count / 4 * 4; i < count; ++i) sum += x[i];
+  return sum;
+}
+
 /// Kernel positions that count for each output position: those inside the input, or with `padding` those inside input
 /// and pads.
 std::vector<int64_t> tap_counts(const Window& window, bool padding);

@@ -141,26 +141,38 @@ T root(T sum, int64_t p) {
   return std::pow(sum, T{1} / static_cast<T>(p));
 }
 
-/// y = finish(sum over taps inside the input of term(element), output position), for each plane.
-template <typename T, typename Term, typename Finish>
-void sum_pool(const Window& window, int64_t planes, const T* x, T* y, Term term, Finish finish) {
-  fold_windows(window, planes, x, y, [&](T& sum, T value) { sum += term(value); });
+/// y = finish(y, output position), for each plane.
+template <typename T, typename Finish>
+void finish_pool(const Window& window, int64_t planes, T* y, Finish finish) {
   const int64_t positions = element_count(window.output);
   for (int64_t p = 0; p < planes; ++p)
     for (int64_t j = 0; j < positions; ++j, ++y) *y = finish(*y, j);
+}
+
+/// The sums of the windows. ONNX Runtime has an order of its own for fp32.
+template <typename T>
+void sum_windows(const Window& window, SumOrder order, int64_t planes, const T* x, T* sums) {
+  if (order == SumOrder::kColumns) {
+    sum_columns(window, planes, x, sums);
+  } else if (order == SumOrder::kLanes) {
+    const int64_t plane = element_count(window.input);
+    for (int64_t p = 0; p < planes; ++p) sums[p] = sum_lanes(x + p * plane, plane);
+  } else {
+    fold_windows(window, planes, x, sums, [](T& sum, T value) { sum += value; });
+  }
 }
 
 void evaluate_average_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& shape = types[0].shape;
   const Window window = pooling_window(c.node, spatial_extents(c.node, c.input(0).shape()));
   const std::vector<int64_t> counts = tap_counts(window, c.node.get_int("count_include_pad", 0) != 0);
+  const SumOrder order = c.input(0).dtype() == DType::kFloat ? order_of_average(c.node, window) : SumOrder::kRows;
   c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
-    sum_pool(
-        window, shape[0] * shape[1], x, y, [](T value) { return value; },
-        [&](T sum, int64_t position) {
-          const int64_t count = counts[static_cast<size_t>(position)];
-          return count == 0 ? T{0} : sum / static_cast<T>(count);
-        });
+    sum_windows(window, order, shape[0] * shape[1], x, y);
+    finish_pool(window, shape[0] * shape[1], y, [&](T sum, int64_t position) {
+      const int64_t count = counts[static_cast<size_t>(position)];
+      return count == 0 ? T{0} : sum / static_cast<T>(count);
+    });
   });
 }
 
@@ -175,9 +187,8 @@ void evaluate_lp_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Window window = pooling_window(c.node, spatial_extents(c.node, c.input(0).shape()));
   const int64_t p = norm_order(c.node);
   c.outputs[0] = kernel::in_floats(c.node, c.input(0), types[0], [&]<typename T>(const T* x, T* y) {
-    sum_pool(
-        window, shape[0] * shape[1], x, y, [p](T value) { return power(value, p); },
-        [p](T sum, int64_t) { return root(sum, p); });
+    fold_windows(window, shape[0] * shape[1], x, y, [p](T& sum, T value) { sum += power(value, p); });
+    finish_pool(window, shape[0] * shape[1], y, [p](T sum, int64_t) { return root(sum, p); });
   });
 }
 
@@ -207,9 +218,7 @@ kernel::Kernel global_kernel(Reduce reduce) {
 struct GlobalAverage {
   template <typename T>
   T operator()(const Node&, std::span<const T> plane) const {
-    T sum = 0;
-    for (T value : plane) sum += value;
-    return sum / static_cast<T>(plane.size());
+    return sum_lanes(plane.data(), static_cast<int64_t>(plane.size())) / static_cast<T>(plane.size());
   }
 };
 struct GlobalMax {

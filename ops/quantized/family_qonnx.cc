@@ -277,9 +277,18 @@ Operand on_grid(Expander& e, Operand x, const Grid& grid, size_t rank) {
   return dequantised(e, quantised(e, x, grid), grid);
 }
 
-/// Known values on the grid as integers and their parameters. Integers of few bits are multiplied by a power of two and
-/// their scales divided by it: the values stay, and a bias that is rounded to steps of the products keeps its digits.
+/// Whether the distances from all zero points fit int8, so that these can be 0.
+bool fits_without_zero(const Grid& grid) {
+  for (const int8_t zero : grid.zero.as<int8_t>())
+    if (grid.low - zero < -127 || grid.high - zero > 127) return false;
+  return true;
+}
+
+/// Known values on the grid as integers and their parameters, without zero points where that is possible. Integers of
+/// few bits are multiplied by a power of two and their scales divided by it: the values stay, and a bias that is
+/// rounded to steps of the products keeps its digits.
 Operand known_integers(Expander& e, const Tensor& y, Grid grid) {
+  if (fits_without_zero(grid)) grid.zero = Tensor(DType::kInt8, grid.zero.shape());
   const Node q{"", "QuantizeLinear", kQonnxVersion, "", axis_of(grid), 1};
   Tensor integers = evaluate(q, {y, grid.scale, grid.zero})[0].tensor;
   int greatest = 0;

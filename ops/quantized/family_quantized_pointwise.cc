@@ -106,7 +106,7 @@ Node standard(const Node& node, const char* op_type) {
   return inner;
 }
 
-void infer_concat(InferContext& context) {
+void infer_quantised_concat(InferContext& context) {
   const Node& node = context.node;
   if ((context.inputs.size() - 2) % 3 != 0)
     node.fail(ErrorCode::kInvalidModel, "inputs must be Y_scale, Y_zero_point and triples (tensor, scale, zero point)");
@@ -121,7 +121,7 @@ void infer_concat(InferContext& context) {
   context.outputs[0] = infer(standard(node, "Concat"), tensors)[0];
 }
 
-void evaluate_concat(EvalContext& context) {
+void evaluate_quantised_concat(EvalContext& context) {
   const DType dtype = context.input(1).dtype();
   const Parameters to(context, 0, dtype);
   std::vector<Value> parts;
@@ -221,7 +221,7 @@ void register_quantized_pointwise(Registry& registry) {
                        {"axis", "opset"});
   kernel::add_operator(registry, "ai.tessera", "FixedShiftSoftmax", 1, {5, 5}, infer_softmax, evaluate_softmax<true>,
                        {"axis", "opset"});
-  kernel::add_operator(registry, ms, "QLinearConcat", 1, {5, -1}, infer_concat, evaluate_concat, {"axis"});
+  kernel::add_operator(registry, ms, "QLinearConcat", 1, {5, -1}, infer_quantised_concat, evaluate_quantised_concat, {"axis"});
   kernel::add_operator(registry, ms, "QLinearWhere", 1, {9, 9}, infer_where, evaluate_where);
 }
 

@@ -101,3 +101,53 @@ def test_tokens_that_would_repeat(length):
     check_rejected("NGramRepeatBlock", [tokens, f(4, 4)], match="rows", attributes={"ngram_size": length}, domain=MS)
     with pytest.raises(TesseraError, match="token 3, but scores has 3 columns"):
         run_tessera("NGramRepeatBlock", [tokens, f(5, 3)], domain=MS, attributes={"ngram_size": 1})
+
+
+@pytest.mark.parametrize("shape", [(9,), (3, 8), (2, 7, 5), (2, 3, 6, 4)])
+def test_windows(shape):
+    for axis in range(-1, len(shape)):
+        for size, step in ((1, 1), (3, 1), (2, 3), (shape[axis], 2)):
+            if size <= shape[axis]:
+                same("UnfoldTensor", [f(*shape)], {"dim": axis, "size": size, "step": step})
+    for kind in (np.int32, np.float64):
+        same("UnfoldTensor", [RNG.integers(0, 99, shape).astype(kind)], {"size": 2})
+    check_rejected("UnfoldTensor", [f(*shape)], domain=MS, attributes={"size": 99}, match="do not fit")
+
+
+def test_transposed_convolution_with_pads_as_operand():
+    x, w, bias = f(2, 4, 5, 6), f(4, 3, 3, 3), f(6)
+    near = dict(rtol=1e-5, atol=1e-5)
+    for pads in ([0, 0, 0, 0], [1, 0, 1, 2]):
+        operands = [x, w, np.array(pads), bias]
+        attributes = {"group": 2, "strides": [2, 1], "dilations": [1, 2], "kernel_shape": [3, 3]}
+        same("ConvTransposeWithDynamicPads", operands, attributes, infer_only_constants=(2,), **near)
+
+
+def test_echo():
+    same("SampleOp", [f(2, 3)])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_guessed_tokens(seed):
+    rng = np.random.default_rng(seed)
+    source = rng.integers(0, 6, rng.integers(3, 30))
+    current = rng.integers(0, 6, rng.integers(1, 9))
+    attributes = {"min_ngram_size": int(rng.integers(1, 3)), "max_ngram_size": int(rng.integers(3, 6))}
+    found = np.array(0, np.int64)
+    same("BifurcationDetector", [source, current, found], attributes, outputs=2)
+    for previous in (0, len(source) // 2, len(source) - 1):
+        guessed = np.concatenate([source[previous:], rng.integers(0, 6, 1)])
+        guessed[rng.integers(len(guessed)) :] = 3
+        operands = [source, current, np.array(previous), guessed]
+        same("BifurcationDetector", operands, attributes, outputs=2, static=False)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_time_warping(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 12, 2))
+    same("DynamicTimeWarping", [f(*shape)], static=False)
+    same("DynamicTimeWarping", [f(1, *shape)], static=False)
+    equal = rng.integers(0, 2, shape).astype(np.float32)  # where paths of equal costs must be told apart
+    same("DynamicTimeWarping", [equal], static=False)
+    check_rejected("DynamicTimeWarping", [f(2, *shape)], domain=MS, match="one matrix")

@@ -58,6 +58,18 @@ def test_linear_regressor():
     check_rejected("LinearRegressor", [X], attributes={"coefficients": [1.0, 2.0, 3.0], "targets": 4}, **rejected)
 
 
+@pytest.mark.parametrize("transform", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
+def test_transforms_of_a_linear_regressor(transform):
+    x = np.abs(X) / 4
+    near = dict(rtol=2e-4, atol=1e-5) if transform == "PROBIT" else dict(rtol=1e-6, atol=1e-6)
+    for targets in (1, 2, 3):
+        coefficients = [0.1, 0.2, 0.15, 0.3, 0.1, 0.05, 0.2, 0.2, 0.1][: 3 * targets]
+        attributes = {"coefficients": coefficients, "targets": targets}
+        for intercepts in ([], [0.1, 0.2, 0.05][:targets]):
+            given = {**attributes, "post_transform": transform, **({"intercepts": intercepts} if intercepts else {})}
+            check("LinearRegressor", [x], opset=1, domain=ML, attributes=given, **near)
+
+
 def test_array_feature_extractor():
     same("ArrayFeatureExtractor", [X, np.array([2, 0])], {})
     same("ArrayFeatureExtractor", [f(5), np.array([4, 1, 1])], {})

@@ -111,6 +111,15 @@ def test_nodes_in_any_order():
         run_tessera("TreeEnsembleRegressor", [features()], opset=1, domain=ML, attributes=attributes)
 
 
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_leaves_with_several_weights(aggregate):
+    """Of one target the first weight counts, of several targets all of them."""
+    for targets in (1, 2):
+        given = trees("target", 4, 4, [0, 0, targets - 1], ["BRANCH_LEQ"], signed)
+        attributes = {**given, "n_targets": targets, "aggregate_function": aggregate}
+        same("TreeEnsembleRegressor", [features()], attributes)
+
+
 def test_values_in_double():
     attributes = trees("target", 5, 4, [0], ["BRANCH_LEQ"], signed) | {"n_targets": 1}
     for name in ("nodes_values", "target_weights"):
@@ -199,6 +208,8 @@ def test_svm_regressors(kernel):
     }
     same("SVMRegressor", [features()], attributes)
     same("SVMRegressor", [features()], {**attributes, "one_class": 1})
+    for transform in TRANSFORMS:
+        same("SVMRegressor", [features()], {**attributes, "post_transform": transform})
     linear = {"coefficients": f(4).tolist(), "rho": [0.3], "kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]}
     same("SVMRegressor", [features()], linear)
 

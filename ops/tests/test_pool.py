@@ -128,7 +128,31 @@ def test_average_pool_random(rank, include, seed):
     # From opset 19 on the oracle takes the trailing pad of the wrong axis when pads are not all alike.
     if opset >= 19 and include:
         attributes["pads"] = [min(attributes["pads"])] * (2 * rank)
-    check("AveragePool", [floats(seed, 2, 2, *extents)], opset=opset, attributes=attributes, **FLOAT)
+    check("AveragePool", [floats(seed, 2, 2, *extents)], opset=opset, attributes=attributes)
+
+
+ORDERS = {  # extents, kernel, strides, pads
+    "columns": ((9, 12), [3, 2], [2, 2], [1, 0, 0, 1]),
+    "columns of planes": ((6, 7, 8), [2, 3, 2], [3, 1, 2], [1, 1, 1, 0, 1, 0]),
+    "a long stride": ((9, 12), [3, 3], [1, 3], [0, 0, 0, 0]),
+    "the largest kernel": ((33, 9), [32, 3], [1, 1], [0, 0, 0, 0]),
+    "a kernel beyond it": ((34, 9), [33, 3], [1, 1], [0, 0, 0, 0]),
+    "the longest row": ((3, 2043), [2, 3], [1, 1], [0, 1, 0, 1]),
+    "a row beyond it": ((3, 2044), [2, 3], [1, 1], [0, 1, 0, 1]),
+    "one axis": ((30,), [4], [1], [1, 1]),
+    "a whole plane": ((7, 9), [7, 9], [1, 1], [0, 0, 0, 0]),
+    "a whole row": ((30,), [30], [1], [0, 0]),
+    "a whole plane at a stride": ((7, 9), [7, 9], [2, 2], [0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("opset", [11, 17, 19, 22])
+@pytest.mark.parametrize("kind", ORDERS)
+def test_order_of_sums(kind, opset):
+    """Every bit of fp32 averages, whichever kernel ONNX Runtime takes."""
+    extents, kernel, strides, pads = ORDERS[kind]
+    attributes = dict(kernel_shape=kernel, strides=strides, pads=pads)
+    check("AveragePool", [floats(12, 2, 3, *extents)], opset=opset, attributes=attributes)
 
 
 @pytest.mark.parametrize("opset", [10, 11, 19])
@@ -170,9 +194,9 @@ def test_lp_pool(rank, p, opset):
 
 
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
-@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 7, 7), (1, 4, 3, 4, 5), (1, 2, 1, 1)])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 7, 7), (1, 4, 3, 4, 5), (1, 2, 1, 1), (1, 3, 1, 3)])
 def test_global(op, shape):
-    check(op, [floats(9, *shape)], **FLOAT)
+    check(op, [floats(9, *shape)], **(FLOAT if op == "GlobalLpPool" else {}))
     if op == "GlobalLpPool":
         check(op, [floats(9, *shape)], attributes=dict(p=3), **FLOAT)
 

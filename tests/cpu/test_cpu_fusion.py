@@ -108,6 +108,14 @@ def test_other_ranks():
     check(m, conv(m, y, 4, 4, (3, 3, 3), groups=4, pads=[1] * 6, seed=4), rtol=1e-4, atol=1e-3)
 
 
+def test_prelu_as_keras_spells_it():
+    """LLVM needs two rounds to combine the instructions of this chain."""
+    m = Model()
+    c = conv(m, m.input(floats(1, 4, 9, 9)), 4, 4, (3, 3), groups=4)
+    slope = m.constant(floats(4, 7, 7, seed=5))
+    check(m, m.node("Mul", [m.node("Relu", [m.node("Neg", [c])]), slope]), rtol=1e-4, atol=1e-4)
+
+
 def test_products_with_readers():
     m = Model()
     x = m.input(floats(3, 20, 32))

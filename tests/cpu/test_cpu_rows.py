@@ -143,5 +143,9 @@ def test_pooling():
     one("MaxPool", [floats(1, 2, 9)], kernel_shape=[3])
     for dtype in (np.uint8, np.int8):
         one("MaxPool", [ints(1, 3, 9, 9, dtype=dtype)], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    one("GlobalAveragePool", [x])
+    for extents in ((1,), (3,), (7, 9), (4, 8), (3, 5, 7)):
+        one("GlobalAveragePool", [floats(2, 3, *extents)])
+        one("AveragePool", [floats(2, 3, *extents)], kernel_shape=list(extents), opset=17)
+    for stride in (1, 2, 3):
+        one("AveragePool", [floats(2, 3, 6, 7, 8)], opset=17, kernel_shape=[2, 3, 2], strides=[1, 2, stride])
     one("GlobalMaxPool", [x])

@@ -320,9 +320,9 @@ CASES = {
     ),
     "value_named_like_initializer": (with_weights(tensor("y", raw_data=bytes(24))), "invalid_model", ["'y'"]),
     "initializer_twice": (
-        model_of([relu()], initializers=[tensor(raw_data=bytes(24)), tensor(raw_data=bytes(24))]),
+        model_of([relu()], initializers=[tensor(raw_data=bytes(24)), tensor(dims=[3, 2], raw_data=bytes(24))]),
         "invalid_model",
-        ["'w'"],
+        ["'w'", "different types or shapes"],
     ),
     "initializer_without_name": (with_weights(tensor("", raw_data=bytes(24))), "invalid_model", ["no name"]),
     "initializer_without_type": (

@@ -156,6 +156,15 @@ def test_tensor_encodings(nn, name, encoding):
             assert actual.tobytes() == content.tobytes()
 
 
+@pytest.mark.parametrize("times", [2, 3])
+def test_initializers_of_one_name(nn, times):
+    """The last one counts."""
+    weights = [numpy_helper.from_array(np.arange(3, dtype=np.float32) * 10**i, "w") for i in range(times)]
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    model = model_of([node], [value("x", [3])], [value("y", [3])], weights)
+    check(nn, model, {"x": np.ones(3, np.float32)})
+
+
 def test_scalar_and_empty(nn):
     model = model_of(
         [],

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("onnxruntime")
 from tests.oracle import oracle
 from tests.oracle.model_builder import F32, Builder, Quantized
-from tests.oracle.test_folding import check
+from tests.oracle.test_folding import ONLY_FOLDING, assert_equal, check, ours
 
 pytestmark = pytest.mark.skipif(not oracle.exact_cpu(), reason="the formulas are those of CPUs with AVX2, FMA and VNNI")
 X_SCALE, W_SCALE = 0.1, 0.02
@@ -81,6 +81,24 @@ def test_float_bias_of_gemm(nn, ops, trans_b, axis):
     y = b.node("Gemm", [x, w, b.constant(np.array([0.5, -1, 0.25, 3], F32))], transB=trans_b)
     b.result(b.quantize(y, Quantized("", 0.25, 10, b.dtype, (2, 4))))
     check(nn, b.build())
+
+
+@pytest.mark.parametrize("axis", [1, -3, 0])
+@pytest.mark.parametrize("scales", [4, 1, 0])
+def test_float_bias_of_a_transposed_convolution(nn, ops, axis, scales):
+    """Scales are powers of two, so that sums of floats are exact and a bias that is rounded shows."""
+    b = Builder(5)
+    x = b.dequantize(b.activation((1, 4, 5, 5), Quantized("", 0.0625, 3, b.dtype, (1, 4, 5, 5))))
+    scale = F32(0.125) if scales == 0 else np.array([0.5, 0.25, 0.125, 0.0625], F32)[:scales]
+    w = constant_dq(
+        b, b.rng.integers(-128, 128, (4, 4, 1, 1)).astype(np.int8), scale, np.zeros(np.shape(scale), np.int8),
+        **({"axis": axis} if scales else {}),
+    )  # fmt: skip
+    y = b.node("ConvTranspose", [x, w, b.constant(np.array([0.51, -0.013, 0.25, 0.0041], F32))])
+    b.result(b.quantize(y, Quantized("", 0.00390625, 128, b.dtype, (1, 4, 5, 5))))
+    case = b.build()
+    for pipeline in (ONLY_FOLDING, ""):
+        assert_equal(oracle.run(case.model, case.feeds), ours(nn, case.model, case.feeds, pipeline)[0], str(axis))
 
 
 GEMMS = {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows and pooling, with the formulas and the order of summation of ops/onnx/family_pool.cc.
 #include <limits>
+#include <optional>
 
 #include "compiler/cpu/expressions/reduction.h"
 
@@ -82,12 +83,70 @@ void max_pool(Operator& o) {
   }));
 }
 
+/// The sum of each row of x [rows, n], in lanes as ops::sum_lanes() adds them.
+Tensor sum_lanes(Graph& graph, const Tensor& x) {
+  constexpr int64_t kLanes = 4;
+  const int64_t rows = x.shape[0], count = x.shape[1], chunks = count / kLanes;
+  const auto constant = [](const Body& body, int64_t v) { return mlir::getAffineConstantExpr(v, body.context()); };
+  std::optional<Tensor> lanes;
+  if (chunks > 0) {
+    const Tensor whole = count % kLanes == 0 ? x : graph.slice(x, {0, 0}, {1, 1}, {rows, chunks * kLanes});
+    const Tensor parts = graph.reshape(whole, {rows, chunks, kLanes});
+    lanes = graph.reduce(x.dtype, {rows, kLanes}, {chunks}, zero(x.dtype),
+                         [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                           return s + body.load(parts, {i[0], k[0], i[1]});
+                         });
+  }
+  return graph.compute(x.dtype, {rows}, [&](Body& body, const Indices& i) {
+    const auto lane = [&](int64_t n) { return body.load(*lanes, {i[0], constant(body, n)}); };
+    Scalar sum = lanes ? (lane(0) + lane(2)) + (lane(1) + lane(3)) : body.number(x.dtype, 0);
+    for (int64_t n = chunks * kLanes; n < count; ++n) sum = sum + body.load(x, {i[0], constant(body, n)});
+    return sum;
+  });
+}
+
+/// The planes of x [N,C,..] as rows.
+Tensor planes_of(Graph& graph, const Tensor& x) {
+  const int64_t planes = x.shape[0] * x.shape[1];
+  return graph.reshape(x, {planes, x.size() / planes});
+}
+
+/// Sums of windows along all axes but the last, for each place of that axis, then along the last.
+Tensor sum_columns(Operator& o, const ops::Window& window, DType dtype) {
+  const Tensor x = padded_for(o.graph, o.in(0), window, zero(dtype));
+  const size_t last = window.rank() - 1;
+  Shape shape = o.shape();
+  shape.back() = x.shape.back();
+  const Tensor columns = o.graph.reduce(dtype, shape, Shape(window.kernel.begin(), window.kernel.end() - 1),
+                                        zero(dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                          Indices at = {i[0], i[1]};
+                                          for (size_t d = 0; d < last; ++d)
+                                            at.push_back(i[d + 2] * window.strides[d] + k[d] * window.dilations[d]);
+                                          at.push_back(i.back());
+                                          return s + body.load(x, at);
+                                        });
+  return o.graph.reduce(dtype, o.shape(), {window.kernel.back()}, zero(dtype),
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                          Indices at(i.begin(), i.end() - 1);
+                          at.push_back(i.back() * window.strides[last] + k[0] * window.dilations[last]);
+                          return s + body.load(columns, at);
+                        });
+}
+
+/// In the order in which the library adds (ops/kernels/window.h).
+Tensor window_sums(Operator& o, const ops::Window& window, DType dtype) {
+  const ops::SumOrder order = dtype == DType::kFloat ? ops::order_of_average(o.node, window) : ops::SumOrder::kRows;
+  if (order == ops::SumOrder::kColumns) return sum_columns(o, window, dtype);
+  if (order == ops::SumOrder::kLanes)
+    return o.graph.reshape(sum_lanes(o.graph, planes_of(o.graph, o.in(0))), o.shape());
+  return pooled(o, window, dtype, zero(dtype), zero(dtype), [](Body&, Scalar s, Scalar v) { return s + v; });
+}
+
 void average_pool(Operator& o) {
   const DType dtype = o.in(0).dtype;
   require(is_real(dtype));
   const ops::Window window = pooling_window(o);
-  const Tensor sums =
-      pooled(o, window, dtype, zero(dtype), zero(dtype), [](Body&, Scalar s, Scalar v) { return s + v; });
+  const Tensor sums = window_sums(o, window, dtype);
   const bool padding = o.node.get_int("count_include_pad", 0) != 0;
   const std::vector<Tensor> counts = tap_counts(o.graph, window, padding);
   o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {
@@ -97,17 +156,15 @@ void average_pool(Operator& o) {
 }
 
 void global_pool(Operator& o, bool average) {
-  const Tensor given = o.in(0);
-  require(is_real(given.dtype));
-  const Tensor x =
-      o.graph.reshape(given, {given.shape[0], given.shape[1], given.size() / (given.shape[0] * given.shape[1])});
-  const Start start = [&](Body& body) { return body.number(x.dtype, average ? 0 : -INFINITY); };
-  const Tensor sums = o.graph.reduce(x.dtype, {x.shape[0], x.shape[1]}, {x.shape[2]}, start,
-                                     [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-                                       const Scalar v = body.load(x, {i[0], i[1], k[0]});
-                                       return average ? s + v : nan_max(s, v);
-                                     });
-  finish(o, sums, [&](Scalar s) { return average ? s / s.same(static_cast<double>(x.shape[2])) : s; });
+  require(is_real(o.in(0).dtype));
+  const Tensor x = planes_of(o.graph, o.in(0));
+  const Start lowest = [&](Body& body) { return body.number(x.dtype, -INFINITY); };
+  const Tensor folded = average ? sum_lanes(o.graph, x)
+                                : o.graph.reduce(x.dtype, {x.shape[0]}, {x.shape[1]}, lowest,
+                                                 [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                                   return nan_max(s, body.load(x, {i[0], k[0]}));
+                                                 });
+  finish(o, folded, [&](Scalar s) { return average ? s / s.same(static_cast<double>(x.shape[1])) : s; });
 }
 
 }  // namespace

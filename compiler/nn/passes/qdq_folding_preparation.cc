@@ -400,13 +400,15 @@ class Preparation : public BlockEditor {
     return content && content->dtype() == DType::kFloat ? content : std::nullopt;
   }
 
-  /// Whether the weights' scales are a vector of `channels` along the output channels of `op`.
+  /// Whether the weights' scales are a vector of `channels` along the output channels of `op`: the first axis, but the
+  /// second one of a ConvTranspose and of a Gemm that reads its weights as they stand.
   static bool has_scale_by_channel(NodeOp op, NodeOp w, int64_t channels) {
     auto shape = shape_of(scale_of(w));
     if (!shape || shape->size() != 1 || shape->front() != channels) return false;
     const auto rank = static_cast<int64_t>(shape_of(op.getInputs()[1]).value_or(ops::Shape{}).size());
     const int64_t given = int_attribute(w, "axis", 1), axis = given < 0 ? given + rank : given;
-    return axis == (is_onnx(op, {"Gemm"}) && int_attribute(op, "transB", 0) == 0 ? 1 : 0);
+    const bool second = op.is("ConvTranspose") || (op.is("Gemm") && int_attribute(op, "transB", 0) == 0);
+    return axis == (second ? 1 : 0);
   }
 
   /// The operands of a product from a DQ to a Q of which some are still float constants.

@@ -55,9 +55,42 @@ class NodeArg:
         if "keys" in port:  # a sequence of maps, one for each row
             key = "string" if isinstance(port["keys"][0], str) else "int64"
             self.type, self.shape = f"seq(map({key},tensor({element})))", []
+        if "key_dtype" in port:
+            self.type, self.shape = f"map({port['key_dtype']},tensor({element}))", []
 
     def __repr__(self):
         return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"
+
+
+KEYS, VALUES = ".keys", ".values"  # of an input that is a map: the vectors that the compiled model takes
+
+
+def _whole_maps(ports):
+    """The inputs with one port for the keys and the values of a map."""
+    known, whole = {port["name"]: port for port in ports}, []
+    for port in ports:
+        name = port["name"].removesuffix(VALUES)
+        keys = known.get(name + KEYS)
+        if port["name"].endswith(VALUES) and keys and keys["shape"] == port["shape"]:
+            whole = [other for other in whole if other is not keys]
+            port = {**port, "name": name, "key_dtype": keys["dtype"]}
+        whole.append(port)
+    return whole
+
+
+def _split_maps(feed, ports):
+    """The feed with the keys and the values of each dict as vectors."""
+    import numpy as np
+
+    split, kinds = {}, {port["name"]: port["dtype"] for port in ports}
+    for name, value in feed.items():
+        if not (isinstance(value, collections.abc.Mapping) and name + KEYS in kinds):
+            split[name] = value
+            continue
+        for part, items in ((name + KEYS, value.keys()), (name + VALUES, value.values())):
+            kind = object if kinds[part] == "string" else kinds[part]
+            split[part] = np.array(list(items), kind)
+    return split
 
 
 class Layer(dict):
@@ -231,12 +264,15 @@ class Session:
 
     def run(self, output_names, input_feed, run_options=None):
         """Results as a list of arrays, those named in output_names or all for None. A sequence of maps (ZipMap) is a
-        list of dicts. run_options is accepted and not used."""
+        list of dicts, and an input that is a map a dict. run_options is accepted and not used."""
         if isinstance(output_names, str | bytes):
             raise TypeError(f"output_names is a list of names or None, not {output_names!r}")
         if not isinstance(input_feed, collections.abc.Mapping):
             raise TypeError(f"input_feed is a dict from names of inputs to arrays, not a {type(input_feed).__name__}")
-        results = self._session.run(list(output_names or []), dict(input_feed))
+        feed = dict(input_feed)
+        if any(isinstance(value, collections.abc.Mapping) for value in feed.values()):
+            feed = _split_maps(feed, self._session.inputs())
+        results = self._session.run(list(output_names or []), feed)
         ports = self._session.outputs()
         keys = {port["name"]: port["keys"] for port in ports if "keys" in port}
         if not keys:
@@ -281,7 +317,7 @@ class Session:
         return self._session.to_device(array)
 
     def get_inputs(self):
-        return [NodeArg(port) for port in self._session.inputs()]
+        return [NodeArg(port) for port in _whole_maps(self._session.inputs())]
 
     def get_outputs(self):
         return [NodeArg(port) for port in self._session.outputs()]

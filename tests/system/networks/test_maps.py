@@ -3,6 +3,7 @@
 that are no UTF-8; one clear error for each map that is not served."""
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
@@ -75,13 +76,59 @@ def test_maps_that_are_not_served():
     node = helper.make_node("ZipMap", ["x"], ["maps"], name="zip", domain="ai.onnx.ml")
     code, text = refusal(ml_model([node], [x], [of_maps("maps", TensorProto.STRING)]))
     assert code == "invalid_model" and "no labels" in text
-    value = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
-    given = helper.make_value_info("m", helper.make_map_type_proto(TensorProto.STRING, value))
-    node = helper.make_node(
-        "DictVectorizer", ["m"], ["y"], name="vector", domain="ai.onnx.ml", string_vocabulary=STRINGS
-    )
-    code, text = refusal(ml_model([node], [given], [y]))
-    assert code == "unsupported" and "map" in text
+    nodes = [helper.make_node("Identity", ["m"], ["y"], name="reader")]
+    code, text = refusal(ml_model(nodes, [of_map("m", TensorProto.STRING, TensorProto.FLOAT)], [y]))
+    assert code == "unsupported" and "'reader'" in text and "which only DictVectorizer and CastMap take" in text
+
+
+def of_map(name, key, value):
+    return helper.make_value_info(name, helper.make_map_type_proto(key, helper.make_tensor_type_proto(value, [])))
+
+
+WORDS = {"string_vocabulary": STRINGS}
+NUMBERS = {"int64_vocabulary": INTS}
+MAPS = [
+    ("DictVectorizer", TensorProto.STRING, TensorProto.FLOAT, WORDS, {"über": 0.5, "cow": 3.0, "cat": -1.0}),
+    ("DictVectorizer", TensorProto.STRING, TensorProto.FLOAT, WORDS, {"cow": 3.0}),
+    ("DictVectorizer", TensorProto.INT64, TensorProto.FLOAT, NUMBERS, {-1: 0.5, 4: 3.0}),
+    *(
+        ("CastMap", TensorProto.INT64, TensorProto.FLOAT, {"cast_to": to, **form}, {3: 1.5, 1: -2.7, 0: 1e-7, 9: 1e8})
+        for to in ("TO_FLOAT", "TO_INT64", "TO_STRING")
+        for form in ({}, {"map_form": "SPARSE", "max_map": 6})
+    ),
+]
+
+
+@pytest.mark.parametrize("op, key, value, attributes, given", MAPS)
+def test_inputs_that_are_maps(op, key, value, attributes, given, tmp_path):
+    node = helper.make_node(op, ["m"], ["y"], name="n", domain="ai.onnx.ml", **attributes)
+    model = ml_model([node], [of_map("m", key, value)], [onnx.ValueInfoProto(name="y")]).SerializeToString()
+    oracle = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (want,) = oracle.run(None, {"m": given})
+    session = tessera.Session(model)
+    (port,) = session.get_inputs()
+    assert (port.name, port.type) == (oracle.get_inputs()[0].name, oracle.get_inputs()[0].type)
+    vectors = {"m.keys": np.array(list(given)), "m.values": np.array(list(given.values()), np.float32)}
+    for feed in ({"m": given}, vectors):
+        (got,) = session.run(None, feed)
+        assert got.dtype == want.dtype and got.tolist() == want.tolist()
+
+
+def test_a_pipeline_behind_a_map():
+    """What exporters of scikit-learn write for a DictVectorizer in front of a model."""
+    nodes = [
+        helper.make_node("DictVectorizer", ["m"], ["v"], domain="ai.onnx.ml", string_vocabulary=STRINGS),
+        helper.make_node("Scaler", ["v"], ["s"], domain="ai.onnx.ml", offset=[1.0, 2.0, 3.0], scale=[2.0] * 3),
+        helper.make_node("Softmax", ["s"], ["p"]),
+        zip_map(STRINGS),
+    ]
+    inputs = [of_map("m", TensorProto.STRING, TensorProto.FLOAT)]
+    model = ml_model(nodes, inputs, [of_maps("maps", TensorProto.STRING)]).SerializeToString()
+    oracle = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for given in ({"dog": 2.0}, {"cat": 0.25, "dog": -1.0, "über": 4.0}):
+        (want,), (got,) = oracle.run(None, {"m": given}), tessera.Session(model).run(None, {"m": given})
+        assert [list(row) for row in got] == [list(row) for row in want]
+        assert np.allclose(list(got[0].values()), list(want[0].values()), rtol=1e-6)
 
 
 def test_names_that_are_no_utf_8():

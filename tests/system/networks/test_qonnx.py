@@ -124,6 +124,17 @@ def test_zero_points():
     check(net.finish(x, [1, 3, 16, 16]), 1.0, 0.13)
 
 
+def test_bias_beside_unsigned_weights_of_few_bits():
+    """A bias is rounded to steps of the products. Weights lose their zero point and take all of int8, so that these
+    steps are finer than the result's."""
+    net = Network(7)
+    x = net.quant("x", 1 / 8, 8, 1)
+    w = net.constant(net.rng.uniform(-2, 1.5, (8, 3, 1, 1)))
+    bias = net.constant(np.linspace(-0.2, 0.2, 8))
+    y = net.node("Conv", [x, net.quant(w, 0.5, 3, 0, zero=4), bias])
+    check(net.finish(net.quant(y, 1 / 64, 8, 1), [1, 3, 16, 16]), 1.0, 1.5 / 64)
+
+
 def test_binary_and_wide():
     """Signs, other rounding and wide grids are computed by the formula, and the products behind them on the NPU."""
     net = Network(6)
