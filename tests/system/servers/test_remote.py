@@ -329,6 +329,22 @@ def test_an_address_that_is_taken(server, tmp_path):
         assert (done.returncode, done.stderr.splitlines()) == (1, [said])
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("--slots", "0"), "--slots takes a number from 1 on, not 0"),
+        (("--client-memory", "0"), "--client-memory takes a number from 1 on, not 0"),
+        (("--run-seconds", "-1"), "--run-seconds takes a number from 0 on, not -1.0"),
+        (("--idle-seconds", "nan"), "--idle-seconds takes a number from 0 on, not nan"),
+        (("--drain-seconds", "-5"), "--drain-seconds takes a number from 0 on, not -5.0"),
+    ],
+)
+def test_amounts_that_make_no_sense(words, said):
+    command = [sys.executable, "-m", "tessera.serving", "--device", "fsim", "--listen", "127.0.0.1:0", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=serving.environment(), timeout=60)
+    assert done.returncode in (1, 2) and said in done.stderr and done.stdout == ""
+
+
 def test_a_signal_that_another_thread_takes():
     with serving.Server("--device", "fsim") as server:
         pid = server.process.pid

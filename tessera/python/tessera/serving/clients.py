@@ -36,6 +36,10 @@ def _options(texts):
     return given
 
 
+# Of an option, the least that makes sense.
+LEAST = {"slots": 1, "client_memory": 1, "memory": 0, "cache_size": 0, "run_seconds": 0, "idle_seconds": 0}
+
+
 class Plugin:
     """The devices of a server. Errors: tessera.Error for a device that this build does not have."""
 
@@ -45,8 +49,10 @@ class Plugin:
         for name in arguments.device:
             if name.partition(":")[0] not in known:
                 raise argument(f"no device '{name}' to serve; there are {', '.join(known)}")
-        if arguments.slots < 1:
-            raise argument(f"--slots takes a number from 1 on, not {arguments.slots}")
+        for name, least in LEAST.items():
+            value = getattr(arguments, name)
+            if not value >= least:
+                raise argument(f"--{name.replace('_', '-')} takes a number from {least} on, not {value}")
         self._options = _options(arguments.device_option)
         self._turns = {name: Turns(arguments.slots) for name in arguments.device}
         whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

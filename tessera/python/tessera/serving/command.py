@@ -34,6 +34,8 @@ def arguments(words):
     for name in ("max_message", "max_clients"):
         if getattr(given, name) < 1:
             parser.error(f"--{name.replace('_', '-')} takes a number from 1 on, not {getattr(given, name)}")
+    if not given.drain_seconds >= 0:
+        parser.error(f"--drain-seconds takes a number from 0 on, not {given.drain_seconds}")
     if not any(part.wanted(given) for part in PARTS):
         parser.error("nothing to serve: " + " or ".join(part.WAY for part in PARTS))
     return given
