@@ -190,10 +190,6 @@ void register_contrib(Registry& registry) {
     const Operand step = inputs.size() > 2 && inputs[2].present ? e.input(2) : one;
     return e.finish({e.step("Range", {e.input(0), e.input(1), step})});
   });
-  add("SampleOp", kernel::kOne, [](const Node& node, const Types& inputs) -> std::optional<Expansion> {
-    Expander e(node, inputs, kContribVersion);
-    return e.finish({e.step("Identity", {e.input(0)})});
-  });
   add("Trilu", {1, 2}, standard(14), {"upper"});
   add("UnfoldTensor", kernel::kOne, expand_unfold, {"dim", "size", "step"});
   add("Unique", kernel::kOne, expand_unique, {}, {1, 3});

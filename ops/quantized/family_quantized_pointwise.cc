@@ -221,7 +221,8 @@ void register_quantized_pointwise(Registry& registry) {
                        {"axis", "opset"});
   kernel::add_operator(registry, "ai.tessera", "FixedShiftSoftmax", 1, {5, 5}, infer_softmax, evaluate_softmax<true>,
                        {"axis", "opset"});
-  kernel::add_operator(registry, ms, "QLinearConcat", 1, {5, -1}, infer_quantised_concat, evaluate_quantised_concat, {"axis"});
+  kernel::add_operator(registry, ms, "QLinearConcat", 1, {5, -1}, infer_quantised_concat, evaluate_quantised_concat,
+                       {"axis"});
   kernel::add_operator(registry, ms, "QLinearWhere", 1, {9, 9}, infer_where, evaluate_where);
 }
 

@@ -123,10 +123,6 @@ def test_transposed_convolution_with_pads_as_operand():
         same("ConvTransposeWithDynamicPads", operands, attributes, infer_only_constants=(2,), **near)
 
 
-def test_echo():
-    same("SampleOp", [f(2, 3)])
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_guessed_tokens(seed):
     rng = np.random.default_rng(seed)
