@@ -36,9 +36,9 @@ void read_vectors(NodeProto& node, const std::set<std::string>& maps) {
     if (!takes_map(node) || node.input_size() != 1)
       throw Error(ErrorCode::kUnsupported, "node '" + node.name() + "' (" + node.op_type() + "): input '" + name +
                                                "' is a map, which only DictVectorizer and CastMap take");
-    const std::string map = name;
-    node.set_input(0, keys_of(map));
-    node.add_input(values_of(map));
+    const std::string keys = keys_of(name), values = values_of(name);  // `name` is the node's own
+    node.set_input(0, keys);
+    node.add_input(values);
     return;
   }
 }
