@@ -22,12 +22,15 @@ def main():
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     chosen = [script for flag, script in SCRIPTS.items() if flag in own]
-    if not chosen and {"-h", "--help"} & set(own):
+    asks = bool({"-h", "--help"} & set(own))
+    if not chosen and asks:
         print(HELP, end="")
         return 0
     python, folder = ROOT / "build" / "litex" / "bin" / "python", ROOT / "hw" / "litex"
     if not folder.exists():
         return "tessera: error (unsupported): this installation has no hw/litex; use a checkout of the project"
+    if asks and not python.exists():
+        python = pathlib.Path(sys.executable)  # a form's options can be read without LiteX
     if not python.exists():
         return "tessera: error (unsupported): LiteX is not installed; `./dev setup --extras litex` does it"
     if len(chosen) != 1:
