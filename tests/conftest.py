@@ -27,6 +27,8 @@ except ImportError:
     pass
 else:
     plain = onnxruntime.InferenceSession.__init__
+    # What an older ONNX Runtime says of an operator, or of a form of one, that it does not know yet.
+    UNKNOWN = ("is not a registered function/op", "is an invalid model. In Node")
 
     def unshared(model):
         """The model with constants of their own for every node: ONNX Runtime changes a zero point once for each node
@@ -51,6 +53,10 @@ else:
         try:
             plain(self, model, options, *arguments, **keywords)
         except Exception as failure:  # products of two activations have no kernel with the option
+            from tests.oracle import oracle
+
+            if not oracle.pinned() and any(words in str(failure) for words in UNKNOWN):
+                pytest.skip("this ONNX Runtime does not have the operator, or not this form of it")
             if "AddInitializer" in str(failure):
                 model = unshared(model)
             else:
