@@ -225,8 +225,10 @@ class Assembler {
 
   /// Refuses schedules that nobody asked for.
   void check_schedules() const {
-    for (const auto& given : options_.schedules) {
-      const std::string& name = given.first;
+    std::set<std::string> given;
+    for (const auto& [name, schedule] : options_.schedules) given.insert(name);
+    for (const auto& [name, schedule] : options_.divided) given.insert(name);
+    for (const std::string& name : given) {
       if (used_schedules_.contains(name)) continue;
       const auto covers = [&](const program::Layer& layer) {
         return std::find(layer.nodes.begin(), layer.nodes.end(), name) != layer.nodes.end();
@@ -260,7 +262,7 @@ class Assembler {
     layer.op = info.kind;
     layer.placement = "npu";
     layer.macs = static_cast<uint64_t>(info.macs);
-    layer.schedule_json = schedule::to_json(info.schedule);
+    layer.schedule_json = info.divided ? schedule::to_json(*info.divided) : schedule::to_json(info.schedule);
     layer.nodes = nodes;
     layer.predicted_cycles = static_cast<uint64_t>(info.estimated_cycles);
     layer.dram_read_bytes = static_cast<uint64_t>(info.dram_read_bytes);
@@ -283,7 +285,6 @@ class Assembler {
     const auto add = [&](size_t layer, const npu::Operation& operation) {
       number[layer] = static_cast<uint32_t>(target.layers.size());
       target.layers.push_back(npu_layer(compiled.layers[layer], operation.nodes));
-      if (!compiled.others.empty()) target.layers.back().schedule_json.clear();  // its parts have one each
     };
     for (size_t i = 0; i < graph.operations.size(); ++i) {
       const auto* kernel = std::get_if<npu::Kernel>(&graph.operations[i].what);
@@ -325,13 +326,39 @@ class Assembler {
     return d;
   }
 
+  /// What is given for the layers of a graph on a chip; notes which names they have.
+  std::vector<std::optional<schedule::DividedSchedule>> given_divisions(const npu::Graph& graph,
+                                                                        std::map<std::string, int64_t> named) {
+    std::vector<std::optional<schedule::DividedSchedule>> result;
+    const int64_t cores = artifact_.config.cores;
+    for (const npu::Operation& operation : graph.operations) {
+      const std::string key = program::layer_key(operation.name, named);
+      used_schedules_.insert(key);
+      auto& divided = result.emplace_back();
+      if (const auto given = options_.divided.find(key); given != options_.divided.end()) divided = given->second;
+      if (divided && cores == 1)
+        throw Error(ErrorCode::kInvalidArgument, "node '" + key + "': a division among cores is given, and " +
+                                                     artifact_.config.name + " has one core");
+      for (int64_t core = 0; core < cores && cores > 1; ++core) {
+        const std::string part = key + "@" + std::to_string(core);
+        const auto given = options_.schedules.find(part);
+        if (given == options_.schedules.end() || !used_schedules_.insert(part).second) continue;
+        if (!divided)
+          throw Error(ErrorCode::kInvalidArgument, "node '" + key + "': a schedule is given for its part on core " +
+                                                       std::to_string(core) +
+                                                       ", but not how it is divided; give that under its name");
+        divided->cores.resize(static_cast<size_t>(std::max<int64_t>(cores, std::ssize(divided->cores))));
+        divided->cores[static_cast<size_t>(core)] = given->second;
+      }
+    }
+    return result;
+  }
+
   program::NpuStep npu_step(size_t number) {
     const npu::Graph& graph = graphs_[number];
     npu::Options npu_options = options_.npu;
-    std::map<std::string, int64_t> before = named_;
+    npu_options.divided = given_divisions(graph, named_);
     npu_options.schedules = given_schedules(graph, options_, named_);
-    for (const npu::Operation& operation : graph.operations)
-      used_schedules_.insert(program::layer_key(operation.name, before));
     const npu::Program compiled = npu::compile(graph, artifact_.config, npu_options);
     if (options_.after_compile) options_.after_compile(graph, compiled);
     program::NpuProgram target;

@@ -29,7 +29,9 @@ struct Options {
   npu::Options npu;
   bool use_npu = true;  // false: everything on the CPU
   // By node name, overriding the generator's. Where several layers bear a name, the second is "name#2" and so on.
+  // Of a chip's core K also by the name with "@K" behind it.
   std::map<std::string, schedule::LayerSchedule> schedules;
+  std::map<std::string, schedule::DividedSchedule> divided;  // among the cores of a chip, by the same names
   /// Graphs of tensors in place of those that the passes would make: all of them, by name. Empty: the passes run.
   std::vector<graph::AnyGraph> graphs;
   cpu::Codegen* cpu = nullptr;  // nullptr: every CPU operation is a library kernel

@@ -136,6 +136,16 @@ void show_program(const SnapshotObserver& observer, const npu::Graph& graph, con
       notes.push_back(layer < program.layers.size() ? program.layers[layer].name : "");
     return isa::listing(instructions, notes);
   };
+  observer({graph.name + ".schedules", "json", [&](bool) {
+              std::string text = "{";
+              for (size_t i = 0; i < graph.operations.size(); ++i) {
+                const npu::LayerInfo& layer = program.layers[i];
+                if (!std::holds_alternative<npu::Kernel>(graph.operations[i].what))
+                  text += (text.size() > 1 ? ",\n " : "\n ") + text::quote(layer.name) + ": " +
+                          (layer.divided ? schedule::to_json(*layer.divided) : schedule::to_json(layer.schedule));
+              }
+              return text + "\n}\n";
+            }});
   if (!program.others.empty()) {
     observer({graph.name + ".core0.instructions", "asm",
               [&](bool) { return listing(program.instructions, program.layer_of_instruction); }});
@@ -149,16 +159,6 @@ void show_program(const SnapshotObserver& observer, const npu::Graph& graph, con
   observer({graph.name + ".tasks", "txt",
             [&](bool) { return npu::to_text(npu::tasks_of(graph, program, config, options), graph, true); }});
   observer({graph.name + ".schedules", "txt", [&](bool) { return npu::schedules_to_text(graph, program); }});
-  observer({graph.name + ".schedules", "json", [&](bool) {
-              std::string text = "{";
-              for (size_t i = 0; i < graph.operations.size(); ++i) {
-                const npu::LayerInfo& layer = program.layers[i];
-                if (!std::holds_alternative<npu::Kernel>(graph.operations[i].what))
-                  text += (text.size() > 1 ? ",\n " : "\n ") + text::quote(layer.name) + ": " +
-                          schedule::to_json(layer.schedule);
-              }
-              return text + "\n}\n";
-            }});
   observer({graph.name + ".instructions", "asm",
             [&](bool) { return listing(program.instructions, program.layer_of_instruction); }});
 }
@@ -505,7 +505,10 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   to.progress = options.progress;
   for (const auto& [node, text] : options.schedules) {
     try {
-      to.schedules[node] = schedule::layer_schedule_from_json(text);
+      if (schedule::is_divided(text))
+        to.divided[node] = schedule::divided_schedule_from_json(text);
+      else
+        to.schedules[node] = schedule::layer_schedule_from_json(text);
     } catch (const Error& error) {
       throw Error(error.code(), "node '" + node + "': " + error.what());
     }

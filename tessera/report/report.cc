@@ -83,6 +83,13 @@ std::string schedule_in_short(const json& schedule) {
     return text;
   }
   if (!schedule.is_object()) return "";
+  if (schedule.contains("cores")) {  // the parts are much alike: the first one stands for them
+    const std::string by =
+        schedule.contains("core") ? "core " + schedule["core"].dump() : schedule.value("divided", "");
+    const json& parts = schedule["cores"];
+    const auto first = std::find_if(parts.begin(), parts.end(), [](const json& part) { return !part.is_null(); });
+    return by + " | " + (first == parts.end() ? "" : schedule_in_short(*first));
+  }
   if (schedule.contains("chain")) {
     std::string text = "chain of " + std::to_string(schedule["chain"].size()) + " |";
     const json tile = schedule.value("tile", json::object());

@@ -13,9 +13,20 @@ interface Level {
 }
 
 /// A schedule's loops as words, outermost first.
+/** Of a layer; on a chip how it is divided, with the schedules of the parts by core. */
+type Schedule = {
+  levels?: Level[];
+  chain?: unknown[];
+  tile?: Record<string, number | string>;
+  divided?: string;
+  core?: number;
+  cores?: unknown[];
+};
+
 function schedule(value: unknown): string {
   if (Array.isArray(value)) return value.map(schedule).join("; ");
-  const { levels, chain, tile } = (value ?? {}) as { levels?: Level[]; chain?: unknown[]; tile?: Record<string, number | string> };
+  const { levels, chain, tile, divided, core, cores } = (value ?? {}) as Schedule;
+  if (cores) return `${divided ? `${divided} over the cores` : `core ${core}`}: ${schedule(cores.find((part) => part))}`;
   if (chain) return `chain of ${chain.length}, tile ${Object.entries(tile ?? {}).map(([d, n]) => `${d} ${n}`).join(", ")}`;
   return (levels ?? [])
     .map((level) => `${level.dim} ${level.factor}${level.kind === "vthread" ? ` × ${level.threads} threads` : level.kind === "hwloop" ? "" : " times"}`)

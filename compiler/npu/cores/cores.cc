@@ -33,12 +33,44 @@ constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of
 constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
 constexpr int64_t kNear = 32;        // of the best program's cycles: the part by which others may take more
 constexpr size_t kHands = 2;         // compilations at once: each has a planner for each core
-/// Cycles that a read waits for its turn on the bus, for each other core: programs are planned for each of these.
-constexpr std::array<int64_t, 2> kTurns = {48, 88};
-/// Whether operations can be divided at all: schedules that somebody gives are those of whole operations.
-bool divisible(const Graph& graph, const Options& options) {
-  const bool given = std::ranges::any_of(options.schedules, [](const auto& schedule) { return schedule.has_value(); });
-  return !given && !graph.operations.empty();
+/// Cycles that a read waits for its turn on the bus, for each other core: programs are planned for some of these.
+constexpr std::array<int64_t, 3> kTurns = {0, 48, 88};
+
+/// How much of a graph is given: for which operations a division, and schedules of all parts.
+enum class Given : uint8_t { kNothing, kSome, kAll };
+
+Given given_of(const Graph& graph, const Options& options) {
+  size_t some = 0, all = 0;
+  for (size_t i = 0; i < graph.operations.size(); ++i) {
+    const auto& divided = options.divided[i];
+    if (!divided) continue;
+    ++some;
+    const bool written = std::holds_alternative<Kernel>(graph.operations[i].what);
+    all += written || std::ranges::any_of(divided->cores, [](const auto& part) { return part.has_value(); }) ? 1 : 0;
+  }
+  return some == 0 ? Given::kNothing : all == graph.operations.size() ? Given::kAll : Given::kSome;
+}
+
+/// The options with what is given for whole operations as divisions, which are checked.
+Options with_divisions(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
+  Options all = options;
+  const auto cores = static_cast<size_t>(config.cores);
+  all.divided.resize(graph.operations.size());
+  for (size_t i = 0; i < graph.operations.size(); ++i) {
+    auto& divided = all.divided[i];
+    if (i < options.schedules.size() && options.schedules[i])
+      divided = schedule::DividedSchedule{.division = {}, .cores = {options.schedules[i]}};
+    if (!divided) continue;
+    std::string why = obstacle(graph, graph.operations[i], divided->division, cores, config.block_out);
+    if (divided->cores.size() > cores)
+      why = "'cores' has " + std::to_string(divided->cores.size()) + " entries for " + std::to_string(cores) + " cores";
+    guarded(graph, config, i, [&] {
+      if (!why.empty()) throw Error(ErrorCode::kInvalidArgument, "the given division is illegal: " + why);
+    });
+    divided->cores.resize(cores);
+  }
+  all.schedules.clear();
+  return all;
 }
 
 /// Whether one core does all.
@@ -49,15 +81,29 @@ bool undivided(const Shares& shares) {
   return std::ranges::count(works, true) <= 1;
 }
 
+/// The same where one core does all.
+Options for_one_core(Options options) {
+  for (const auto& divided : options.divided) {
+    auto& schedule = options.schedules.emplace_back();
+    if (!divided) continue;
+    for (const auto& part : divided->cores)
+      if (part) schedule = part;
+  }
+  options.divided.clear();
+  return options;
+}
+
 /// One core's operations of the graph of parts.
 struct Core {
   Graph graph;
   std::vector<uint32_t> parts;  // by operation: its number in the graph of parts
+  Options options;              // with the schedules that are given for its parts
   std::unique_ptr<Planner> planner;
   std::vector<Unit> units;
 };
 
-/// `results`: tensors that are read elsewhere.
+}  // namespace
+
 Graph graph_of(const ChipGraph& chip, size_t core, std::vector<uint32_t>& parts) {
   Graph graph;
   graph.name = chip.graph.name;
@@ -79,15 +125,26 @@ Graph graph_of(const ChipGraph& chip, size_t core, std::vector<uint32_t>& parts)
   return graph;
 }
 
+Options options_of_a_core(const isa::MachineConfig& config, const Options& options, int64_t turn) {
+  Options own = options;
+  own.search_log = nullptr;
+  own.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
+  own.dram_latency_cycles += turn * (config.cores - 1);
+  return own;
+}
+
+namespace {
+
 class Chip {
  public:
   /// `turn`: cycles that a read waits for its turn on the bus, for each other core.
   Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, int64_t turn)
-      : graph_(graph), config_(config), given_(options), options_(options) {
-    options_.search_log = nullptr;
+      : graph_(graph),
+        config_(config),
+        given_(options),
+        options_(options_of_a_core(config, options, turn)),
+        divisions_(shares.divisions) {
     options_.memo = std::make_shared<SearchMemo>();  // of all cores; several chips are compiled at once
-    options_.dram_bandwidth_bytes = bytes_of_a_core(config, options, 1.0 / config.cores);
-    options_.dram_latency_cycles += turn * (config.cores - 1);
     chip_ = divided(graph, shares, config.memory_bytes());
     check_graph(chip_.graph);
   }
@@ -108,6 +165,8 @@ class Chip {
       info.name = operation.name;
       info.kind = operation.kind;
       info.macs = model_macs(graph_, operation);
+      info.divided = {divisions_[program.layers.size()], {}};
+      info.divided->cores.resize(cores_.size());
       program.layers.push_back(std::move(info));
     }
     for (LayerInfo& info : kernel_layers(graph_)) program.layers.push_back(std::move(info));
@@ -115,7 +174,7 @@ class Chip {
     waits_ = waits_of_parts(chip_, plan_.placements, options_);
     std::vector<CoreCode> codes;
     ConstantPool constants;
-    for (Core& core : cores_) codes.push_back(generate(core, constants, program.layers));
+    for (size_t k = 0; k < cores_.size(); ++k) codes.push_back(generate(k, constants, program.layers));
     program.constants = constants.take();
     const emit::SynchroniseOptions order = order_of(plan_, options_);
     step.emplace(options_.times.get(), "order of instructions among cores");
@@ -136,7 +195,8 @@ class Chip {
     for (size_t k = 0; k < cores_.size(); ++k) {
       Core& core = cores_[k];
       core.graph = graph_of(chip_, k, core.parts);
-      core.planner = std::make_unique<Planner>(core.graph, config_, options_);
+      core.options = options_of(k);
+      core.planner = std::make_unique<Planner>(core.graph, config_, core.options);
       core.units = timed(times, "schedules", [&] { return core.planner->run(); });
       for (const Unit& unit : core.units) {
         for (size_t i = unit.first; i < unit.first + unit.count; ++i)
@@ -151,6 +211,17 @@ class Chip {
       timed(times, "schedules between neighbours", [&] { core.planner->settle(core.units, plan_); });
       timed(times, "schedules by the whole stream", [&] { core.planner->polish(core.units, plan_); });
     }
+  }
+
+  /// With the schedules that are given for its parts.
+  Options options_of(size_t k) const {
+    Options options = options_;
+    options.divided.clear();
+    for (const uint32_t part : cores_[k].parts) {
+      const auto& given = options_.divided[chip_.layers[part]];
+      options.schedules.push_back(given ? given->cores[k] : std::nullopt);
+    }
+    return options;
   }
 
   /// By tensor: the core that alone reads and writes it, or -1.
@@ -189,7 +260,8 @@ class Chip {
   }
 
   /// A core's instructions; adds their constants to those of the cores before.
-  CoreCode generate(Core& core, ConstantPool& constants, std::vector<LayerInfo>& layers) {
+  CoreCode generate(size_t k, ConstantPool& constants, std::vector<LayerInfo>& layers) {
+    Core& core = cores_[k];
     Emitter lowered(config_, options_, options_.blank_weights ? WeightBytes::kBlank : WeightBytes::kPacked);
     lowered.constants = std::move(constants);
     lowered.keeps_order = true;
@@ -208,6 +280,8 @@ class Chip {
     for (size_t i = 0; i < infos.size(); ++i) {
       LayerInfo& layer = layers[numbers[i].number];
       if (layer.tiles == 0) layer.schedule = infos[i].schedule;
+      const bool written = layer.divided && !std::holds_alternative<Kernel>(graph_.operations[numbers[i].number].what);
+      if (written) layer.divided->cores[k] = infos[i].schedule;
       layer.tiles += infos[i].tiles;
       for (size_t k = 0; k < kStreams; ++k) {
         layer.stream_bytes[k] += emitter.stream_bytes[i][k];
@@ -319,6 +393,7 @@ class Chip {
   const isa::MachineConfig& config_;
   const Options& given_;
   Options options_;  // of a core
+  const std::vector<Division> divisions_;
   ChipGraph chip_;
   std::vector<std::vector<uint32_t>> waits_;  // by part: those of other cores
   std::vector<Core> cores_;
@@ -330,20 +405,21 @@ class Chip {
 namespace {
 
 /// The turns for which a division is planned; `brief`: streams are so short that several divisions are compiled.
-std::span<const int64_t> turns_of(const isa::MachineConfig& config, const Options& options, bool brief) {
-  static constexpr std::array<int64_t, 1> kNone = {0};
+std::span<const int64_t> turns_of(const isa::MachineConfig& config, const Options& options, Given given, bool brief) {
+  const std::span all(kTurns);
   // A core that has less of the bus than it can take waits for bytes, and not for turns. In short streams on many
-  // cores a read waits for what others publish, which hides its turn.
-  const bool waits = bytes_of_a_core(config, options, 1.0 / config.cores) == config.axi_bytes;
-  if (!waits || (brief && config.cores > 2)) return kNone;
-  return brief ? std::span(kTurns).first(1) : kTurns;
+  // cores a read waits for what others publish, which hides its turn. Schedules that are given may be of any turn.
+  if (bytes_of_a_core(config, options, 1.0 / config.cores) != config.axi_bytes) return all.first(1);
+  if (given == Given::kAll) return all;
+  if (brief && config.cores > 2) return all.first(1);
+  return brief ? all.subspan(1, 1) : all.subspan(1);
 }
 
 /// The program by these shares with the turns on the bus that take the fewest cycles.
 std::optional<Program> planned(const Graph& graph, const isa::MachineConfig& config, const Options& options,
-                               const Shares& shares, bool rivals) {
-  if (undivided(shares)) return compile_one(graph, config, options);
-  const std::span<const int64_t> turns = turns_of(config, options, rivals);
+                               const Shares& shares, Given given, bool brief) {
+  if (undivided(shares)) return compile_one(graph, config, for_one_core(options));
+  const std::span<const int64_t> turns = turns_of(config, options, given, brief);
   std::vector<std::optional<Program>> all(turns.size());
   at_once(turns.size(), turns.size(),
           [&](size_t k, size_t) { all[k] = Chip(graph, config, options, shares, turns[k]).run(); });
@@ -362,8 +438,8 @@ struct Way {
 /// Programs of a graph in several ways, of which the one with the fewest predicted cycles is taken.
 class Ways {
  public:
-  Ways(const Graph& graph, const isa::MachineConfig& config, const Options& options, bool rivals)
-      : graph_(graph), config_(config), options_(options), rivals_(rivals) {}
+  Ways(const Graph& graph, const isa::MachineConfig& config, const Options& options, Given given, bool brief)
+      : graph_(graph), config_(config), options_(options), given_(given), brief_(brief) {}
 
   /// Compiles in each way, some of them at once.
   void offer(const std::vector<Way>& ways) {
@@ -371,7 +447,7 @@ class Ways {
     at_once(kHands, ways.size(), [&](size_t k, size_t) {
       Options by = options_;
       by.products_between = ways[k].products_between && by.products_between;
-      programs[k] = planned(graph_, config_, by, *ways[k].shares, rivals_);
+      programs[k] = planned(graph_, config_, by, *ways[k].shares, given_, brief_);
     });
     for (size_t k = 0; k < ways.size(); ++k) {
       if (!programs[k]) continue;
@@ -398,7 +474,8 @@ class Ways {
   const Graph& graph_;
   const isa::MachineConfig& config_;
   const Options& options_;
-  const bool rivals_;
+  const Given given_;
+  const bool brief_;
   std::optional<Program> best_;
   int64_t least_ = 0;                                     // cycles of the best one
   std::vector<std::pair<int64_t, const Shares*>> tried_;  // their cycles
@@ -406,11 +483,13 @@ class Ways {
 
 }  // namespace
 
-Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
-  if (!divisible(graph, options)) return compile_one(graph, config, options);
+Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& given) {
+  if (graph.operations.empty()) return compile_one(graph, config, given);
+  const Options options = with_divisions(graph, config, given);
   const std::vector<Shares> all = timed(options.times.get(), "divisions among cores",
                                         [&] { return choose_shares(graph, config, options, kCompiled); });
-  Ways ways(graph, config, options, all.size() > 1);
+  const Given how = given_of(graph, options);
+  Ways ways(graph, config, options, how, all.size() > 1);
   ways.offer({{&all.front()}});
   if (!ways.best() || ways.least() <= kShort) {
     std::vector<Way> others;
@@ -419,8 +498,8 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   }
   // As of one core (place_chains): of a short stream also with shorter chains.
   const bool short_stream = ways.best() && static_cast<int64_t>(ways.best()->instructions.size()) <= kAsCompiled;
-  if (short_stream && options.products_between) ways.offer(ways.shorter());
-  return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, options);
+  if (short_stream && options.products_between && how == Given::kNothing) ways.offer(ways.shorter());
+  return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, for_one_core(options));
 }
 
 }  // namespace tessera::npu

@@ -21,6 +21,13 @@ std::vector<Shares> choose_shares(const Graph& graph, const isa::MachineConfig& 
 /// Errors: as compile().
 Program compile_cores(const Graph& graph, const isa::MachineConfig& config, const Options& options);
 
+/// A core's operations; `parts`: by operation its number in the graph of parts.
+Graph graph_of(const ChipGraph& chip, size_t core, std::vector<uint32_t>& parts);
+
+/// What a core of a chip is compiled by: its share of the bus, and reads that wait so many cycles for their turn on it
+/// for each other core.
+Options options_of_a_core(const isa::MachineConfig& config, const Options& options, int64_t turn);
+
 /// A checked graph on one core alone.
 Program compile_one(const Graph& graph, const isa::MachineConfig& config, const Options& options);
 

@@ -210,7 +210,9 @@ class Choice {
     of_.resize(graph.operations.size());
     for (size_t i = 0; i < graph.operations.size(); ++i) {
       const Operation& operation = graph.operations[i];
-      ways_.push_back(divisions_of(graph, operation, cores_, config.block_out));
+      const bool given = i < options.divided.size() && options.divided[i];
+      ways_.push_back(given ? std::vector<Division>{options.divided[i]->division}
+                            : divisions_of(graph, operation, cores_, config.block_out));
       const Uses uses = uses_of(operation);
       for (const TensorId id : uses.read) {
         for (const size_t writer : writers[root_of(graph, id)]) {
@@ -413,7 +415,8 @@ class Choice {
   /// Divides so many operations along an axis, or leaves them to the core behind the axes, if that takes fewer cycles.
   bool replace(std::vector<size_t>& chosen, size_t first, size_t count, size_t to, int64_t& least) {
     std::vector<size_t> other = chosen;
-    for (size_t i = first; i < first + count; ++i) other[i] = to < 4 ? along(i, to).value_or(other[i]) : to - 4;
+    for (size_t i = first; i < first + count; ++i)
+      if (ways_[i].size() > 1) other[i] = to < 4 ? along(i, to).value_or(other[i]) : to - 4;
     if (other == chosen) return false;
     const int64_t cycles = total(other);
     if (cycles >= least) return false;

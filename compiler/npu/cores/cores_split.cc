@@ -260,16 +260,59 @@ Operation part_of(const Graph& graph, const Operation& operation, const Box& res
   return part;
 }
 
+namespace {
+
+/// Results along each axis of which a core has all or none; 0: not to be divided.
+std::array<int64_t, 4> units_of(const Graph& graph, const Operation& operation, int64_t block) {
+  if (std::holds_alternative<Kernel>(operation.what)) return {};
+  std::array<int64_t, 4> units = together(graph, operation);
+  units[kChannels] = std::holds_alternative<Rows>(operation.what) ? 0 : std::lcm(units[kChannels], block);
+  return units;
+}
+
+/// Whether no share has a window that lies outside of the input altogether.
+bool readable(const Graph& graph, const Operation& operation, const Division& division, size_t cores) {
+  const Tensor& result = tensor_of(graph, uses_of(operation).written);
+  for (size_t core = 0; core < cores; ++core) {
+    const Box share = share_of(result, division, core);
+    if (!share.empty() && !reads_of(graph, operation, share)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string obstacle(const Graph& graph, const Operation& operation, const Division& division, size_t cores,
+                     int64_t block) {
+  if (!division.axis)
+    return division.core < cores ? ""
+                                 : "there is no core " + std::to_string(division.core) + " of " + std::to_string(cores);
+  const size_t axis = *division.axis;
+  const std::string name(schedule::kDivisionAxes.at(axis));
+  if (division.ends.size() != cores)
+    return "'ends' has " + std::to_string(division.ends.size()) + " entries for " + std::to_string(cores) + " cores";
+  const int64_t unit = units_of(graph, operation, block).at(axis);
+  if (unit == 0) return "it cannot be divided by " + name;
+  const int64_t all = extents_of(tensor_of(graph, uses_of(operation).written)).at(axis);
+  int64_t before = 0;
+  for (const int64_t end : division.ends) {
+    if (end < before || end > all || (end % unit != 0 && end != all))
+      return "'ends' must not fall, and be multiples of " + std::to_string(unit) + " up to " + std::to_string(all) +
+             " " + name;
+    before = end;
+  }
+  if (before != all) return "the last of 'ends' must be " + std::to_string(all) + ", all " + name;
+  return readable(graph, operation, division, cores) ? ""
+                                                     : "a share's window would lie outside of the input altogether";
+}
+
 std::vector<Division> divisions_of(const Graph& graph, const Operation& operation, size_t cores, int64_t block) {
   std::vector<Division> divisions(cores);
   for (size_t core = 0; core < cores; ++core) divisions[core].core = core;
-  if (std::holds_alternative<Kernel>(operation.what)) return divisions;
-  const Tensor& result = tensor_of(graph, uses_of(operation).written);
-  const auto extents = extents_of(result);
-  std::array<int64_t, 4> units = together(graph, operation);
-  units[kChannels] = std::lcm(units[kChannels], block);
-  if (std::holds_alternative<Rows>(operation.what)) units[kChannels] = extents[kChannels];
+  const auto extents = extents_of(tensor_of(graph, uses_of(operation).written));
+  const std::array<int64_t, 4> units = units_of(graph, operation, block);
   for (size_t axis = 0; axis < 4; ++axis) {
+    if (units[axis] == 0) continue;
     const int64_t count = (extents[axis] + units[axis] - 1) / units[axis];
     if (count < 2) continue;
     Division division;
@@ -281,12 +324,7 @@ std::vector<Division> divisions_of(const Graph& graph, const Operation& operatio
       division.ends.push_back(std::min(end, extents[axis]));
     }
     division.ends.back() = extents[axis];
-    bool possible = true;
-    for (size_t core = 0; core < cores && possible; ++core) {
-      const Box share = share_of(result, division, core);
-      possible = share.empty() || reads_of(graph, operation, share).has_value();
-    }
-    if (possible) divisions.push_back(std::move(division));
+    if (readable(graph, operation, division, cores)) divisions.push_back(std::move(division));
   }
   return divisions;
 }
@@ -354,8 +392,16 @@ class Sharing {
     const size_t count = graph_.operations.size();
     shares_.boxes.assign(count, {});
     shares_.own.assign(count, false);
+    shares_.divisions = divisions_;
     for (size_t i = count; i-- > 0;) {
       share(i);
+      Division& division = shares_.divisions[i];
+      if (division.own == true && !shares_.own[i])
+        throw Error(ErrorCode::kInvalidArgument,
+                    "node '" + graph_.operations[i].name +
+                        "': the given division says that each core makes what it reads of the result, which is not "
+                        "possible here; say \"own\": false");
+      division.own = shares_.own[i];
       for (size_t core = 0; core < cores_; ++core) need(i, core);
     }
     return std::move(shares_);
@@ -372,7 +418,8 @@ class Sharing {
       boxes.push_back(share_of(result, divisions_[i], core));
       own[core] = computable(graph_, operation, needed_[id][core]);
     }
-    if (!separable_[id]) return;
+    const std::optional<bool> wanted = divisions_[i].own;
+    if (!separable_[id] || wanted == false) return;
     int64_t shared = 0, alone = 0, kept = 0;
     bool inside = true, any = false;
     for (size_t core = 0; core < cores_; ++core) {
@@ -383,7 +430,7 @@ class Sharing {
       if (!boxes[core].empty()) shared = std::max(shared, costs_.part(graph_, operation, boxes[core]));
       if (!own[core].empty()) alone = std::max(alone, costs_.part(graph_, operation, own[core]));
     }
-    if (!any || (!inside && alone > shared + costs_.exchange() + kept)) return;
+    if (!any || (!wanted && !inside && alone > shared + costs_.exchange() + kept)) return;
     boxes = std::move(own);
     shares_.own[i] = true;
   }

@@ -25,22 +25,14 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-inline constexpr size_t kImages = 0, kRows = 1, kColumns = 2, kChannels = 3;  // axes
+inline constexpr size_t kImages = 0, kRows = 1, kColumns = 2, kChannels = 3;  // axes, as schedule::kDivisionAxes
 
 Box whole_box(const Tensor& tensor);
 bool covers(const Box& outer, const Box& inner);
 /// The least box that has the elements of both.
 Box hull(const Box& a, const Box& b);
 
-/// How a result is divided: an axis and the first element behind each core's share; without an axis `core` makes all.
-struct Division {
-  std::optional<size_t> axis;
-  std::vector<int64_t> ends;
-  size_t core = 0;
-  std::optional<bool>
-      own;  // whether each core makes what it reads of the result, or awaits it; nothing: what is cheaper
-  bool operator==(const Division&) const = default;
-};
+using schedule::Division;
 
 /// The elements of a core's share.
 Box share_of(const Tensor& result, const Division& division, size_t core);
@@ -63,6 +55,10 @@ Operation part_of(const Graph& graph, const Operation& operation, const Box& res
 /// is always among them, by its number.
 std::vector<Division> divisions_of(const Graph& graph, const Operation& operation, size_t cores, int64_t block);
 
+/// Why a result cannot be divided so; "" if it can.
+std::string obstacle(const Graph& graph, const Operation& operation, const Division& division, size_t cores,
+                     int64_t block);
+
 /// Parts in the order of the given graph's operations, those of an operation by core.
 struct ChipGraph {
   Graph graph;
@@ -84,8 +80,10 @@ class PartCosts {
 struct Shares {
   std::vector<std::vector<Box>> boxes;  // by operation and core
   std::vector<bool> own;                // by operation: its result is a tensor of each core
+  std::vector<Division> divisions;      // by operation; they say which results are
 };
 
+/// Errors: kInvalidArgument where a division says that each core makes its own of a result of which it cannot.
 Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, size_t cores, const PartCosts& costs);
 /// `beat`: bytes; transposed factors have columns that begin at multiples of it.
 ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat);

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/step_times.h"
-#include "compiler/schedule/chain.h"
+#include "compiler/schedule/division.h"
 #include "isa/config.h"
 #include "isa/dram.h"
 #include "isa/generated/instructions.h"
@@ -300,7 +300,8 @@ struct LayerInfo {
   int64_t dram_read_bytes = 0, dram_write_bytes = 0;  // of LOAD and STORE
   std::array<int64_t, kStreams> stream_bytes{};       // by Stream: the same traffic and the fetch of instructions
   int64_t estimated_cycles = 0;
-  schedule::LayerSchedule schedule;
+  schedule::LayerSchedule schedule;                  // of the first core that has a part of it
+  std::optional<schedule::DividedSchedule> divided;  // where several cores share the graph
 };
 
 /// The stream of a core.
@@ -345,6 +346,8 @@ struct Options {
   double traffic_weight = 0.2;  // what a cycle of the bus counts beside a cycle of time when schedules are chosen
   // By operation index; nothing or missing: the generator's choice. A chain stands at its first operation.
   std::vector<std::optional<schedule::LayerSchedule>> schedules;
+  // The same for a chip of several cores. What has a schedule of the whole operation runs on core 0.
+  std::vector<std::optional<schedule::DividedSchedule>> divided;
   std::string search = "exhaustive";       // who looks for schedules (schedule/searcher.h)
   std::string cost_model = "closed-form";  // by what it ranks them (schedule/cost_model.h)
   std::string judge = "replay";            // the cost model that decides among the best of them

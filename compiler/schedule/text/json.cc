@@ -187,24 +187,16 @@ ChainSchedule chain_of(const json& root) {
   return chain;
 }
 
-}  // namespace
-
-std::string to_json(const Schedule& schedule) { return value_of(schedule).dump(); }
-std::string to_json(const ChainSchedule& chain) { return value_of(chain).dump(); }
-
-std::string to_json(const LayerSchedule& schedule) {
-  if (const auto* chain = std::get_if<ChainSchedule>(&schedule)) return to_json(*chain);
+ordered_json value_of(const LayerSchedule& schedule) {
+  if (const auto* chain = std::get_if<ChainSchedule>(&schedule)) return value_of(*chain);
   const auto& parts = std::get<std::vector<Schedule>>(schedule);
-  if (parts.size() == 1) return to_json(parts.front());
+  if (parts.size() == 1) return value_of(parts.front());
   ordered_json list = ordered_json::array();
   for (const Schedule& part : parts) list.push_back(value_of(part));
-  return list.dump();
+  return list;
 }
 
-Schedule schedule_from_json(const std::string& text) { return schedule_of(parse(text)); }
-
-LayerSchedule layer_schedule_from_json(const std::string& text) {
-  const json root = parse(text);
+LayerSchedule layer_of(const json& root) {
   if (root.is_object() && root.contains("chain")) return chain_of(root);
   std::vector<Schedule> parts;
   if (root.is_array()) {
@@ -213,6 +205,67 @@ LayerSchedule layer_schedule_from_json(const std::string& text) {
     parts.push_back(schedule_of(root));
   }
   return parts;
+}
+
+Division division_of(const json& root) {
+  Division division;
+  if (root.contains("core")) {
+    check_keys(root, {"core", "own", "cores"}, "a layer of one core");
+    division.core = static_cast<size_t>(number(root, "core", 0));
+  } else {
+    check_keys(root, {"divided", "ends", "own", "cores"}, "a divided layer");
+    division.axis = index_of(kDivisionAxes, member(root, "divided"), "divided");
+    const json& ends = member(root, "ends");
+    const auto whole = [](const json& end) { return end.is_number_integer() && end.get<int64_t>() >= 0; };
+    if (!ends.is_array() || !std::ranges::all_of(ends, whole))
+      refuse("'ends' must be a list that says for each core which element stands behind its share, not " + ends.dump());
+    division.ends = ends.get<std::vector<int64_t>>();
+  }
+  if (root.contains("own")) {
+    if (!root["own"].is_boolean()) refuse("'own' is true, false or left out, not " + root["own"].dump());
+    division.own = root["own"].get<bool>();
+  }
+  return division;
+}
+
+bool is_divided(const json& root) { return root.is_object() && (root.contains("divided") || root.contains("core")); }
+
+}  // namespace
+
+std::string to_json(const Schedule& schedule) { return value_of(schedule).dump(); }
+std::string to_json(const ChainSchedule& chain) { return value_of(chain).dump(); }
+
+std::string to_json(const LayerSchedule& schedule) { return value_of(schedule).dump(); }
+
+std::string to_json(const DividedSchedule& schedule) {
+  const Division& division = schedule.division;
+  ordered_json root;
+  if (division.axis) {
+    root["divided"] = kDivisionAxes.at(*division.axis);
+    root["ends"] = division.ends;
+  } else {
+    root["core"] = division.core;
+  }
+  if (division.own) root["own"] = *division.own;
+  if (!schedule.cores.empty()) root["cores"] = ordered_json::array();
+  for (const auto& part : schedule.cores) root["cores"].push_back(part ? value_of(*part) : ordered_json());
+  return root.dump();
+}
+
+Schedule schedule_from_json(const std::string& text) { return schedule_of(parse(text)); }
+
+LayerSchedule layer_schedule_from_json(const std::string& text) { return layer_of(parse(text)); }
+
+bool is_divided(const std::string& text) { return is_divided(json::parse(text, nullptr, false)); }
+
+DividedSchedule divided_schedule_from_json(const std::string& text) {
+  const json root = parse(text);
+  DividedSchedule schedule{division_of(root), {}};
+  if (!root.contains("cores")) return schedule;
+  if (!root["cores"].is_array()) refuse("'cores' must be a list with a schedule or null for each core");
+  for (const json& part : root["cores"])
+    schedule.cores.push_back(part.is_null() ? std::nullopt : std::optional(layer_of(part)));
+  return schedule;
 }
 
 }  // namespace tessera::schedule

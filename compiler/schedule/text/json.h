@@ -6,6 +6,7 @@
 #include <string>
 
 #include "compiler/schedule/chain.h"
+#include "compiler/schedule/division.h"
 
 namespace tessera::schedule {
 
@@ -17,5 +18,12 @@ std::string to_json(const LayerSchedule& schedule);
 /// Errors: kInvalidArgument naming the key.
 Schedule schedule_from_json(const std::string& text);
 LayerSchedule layer_schedule_from_json(const std::string& text);
+
+/// An object with "divided", an axis, and "ends", or with "core"; both may have "own", and "cores", a list of the
+/// parts' schedules.
+std::string to_json(const DividedSchedule& schedule);
+/// Whether a text is of this form.
+bool is_divided(const std::string& text);
+DividedSchedule divided_schedule_from_json(const std::string& text);
 
 }  // namespace tessera::schedule

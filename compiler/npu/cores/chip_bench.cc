@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/npu/cores/chip_bench.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "compiler/npu/cores/cores.h"
+
+namespace tessera::npu {
+
+using schedule::DividedSchedule;
+
+ChipBench::ChipBench(Graph graph, const isa::MachineConfig& config, const Options& options)
+    : graph_(std::move(graph)), config_(config), options_(options) {
+  options_.blank_weights = true;
+  options_.search_log = nullptr;
+  options_.schedules.clear();
+  options_.divided.resize(graph_.operations.size());
+  for (auto& given : options_.divided)
+    if (given) given->cores.clear();
+  if (std::ranges::any_of(options_.divided, [](const auto& given) { return !given.has_value(); }))
+    chosen_ = compile(graph_, config_, options_);
+  for (size_t i = 0; chosen_ && i < graph_.operations.size(); ++i)
+    options_.divided[i] = DividedSchedule{chosen_->layers[i].divided.value_or(DividedSchedule()).division, {}};
+  const Shares shares = choose_shares(graph_, config_, options_, 1).front();
+  const ChipGraph chip = divided(graph_, shares, config_.memory_bytes());
+  for (size_t core = 0; core < static_cast<size_t>(config_.cores); ++core) {
+    Part part;
+    part.core = core;
+    std::vector<uint32_t> numbers;
+    Graph own = graph_of(chip, core, numbers);
+    if (numbers.empty()) continue;
+    for (const uint32_t number : numbers) part.operations.push_back(chip.layers[number]);
+    part.bench = std::make_unique<Workbench>(std::move(own), config_, options_of_a_core(config_, options_, 0));
+    parts_.push_back(std::move(part));
+  }
+}
+
+std::vector<schedule::Division> ChipBench::divisions() const {
+  std::vector<schedule::Division> divisions;
+  for (const auto& given : options_.divided) divisions.push_back(given->division);
+  return divisions;
+}
+
+std::vector<std::vector<Placed>> ChipBench::chosen() const {
+  if (!chosen_) chosen_ = compile(graph_, config_, options_);
+  std::vector<std::vector<Placed>> result;
+  for (const Part& part : parts_) {
+    std::vector<Placed>& placed = result.emplace_back();
+    for (size_t i = 0; i < part.operations.size();) {
+      const LayerInfo& layer = chosen_->layers[part.operations[i]];
+      placed.push_back({i, layer.divided ? layer.divided->cores[part.core].value() : layer.schedule});
+      const auto* chain = std::get_if<schedule::ChainSchedule>(&placed.back().schedule);
+      i += chain == nullptr ? 1 : chain->links.size();
+    }
+  }
+  return result;
+}
+
+Program ChipBench::program(const std::vector<std::vector<Placed>>& schedules) const {
+  Options options = options_;
+  for (auto& given : options.divided) given->cores.resize(static_cast<size_t>(config_.cores));
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    size_t next = 0;
+    const std::vector<size_t>& operations = parts_[p].operations;
+    const bool all =
+        p < schedules.size() && std::ranges::all_of(
+                                    schedules[p],
+                                    [&](const Placed& placed) {
+                                      const auto* chain = std::get_if<schedule::ChainSchedule>(&placed.schedule);
+                                      const size_t end = placed.first + (chain == nullptr ? 1 : chain->links.size());
+                                      if (placed.first != next || end > operations.size()) return false;
+                                      for (; next < end; ++next)
+                                        options.divided[operations[next]]->cores[parts_[p].core] = placed.schedule;
+                                      return true;
+                                    });
+    if (!all || next != operations.size())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "schedules of a whole graph on a chip are those of all operations of each core, in order");
+  }
+  return compile(graph_, config_, options);
+}
+
+}  // namespace tessera::npu
