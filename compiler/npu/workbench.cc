@@ -8,7 +8,6 @@
 #include "compiler/npu/assembly/assemble.h"
 #include "compiler/npu/cores/cores.h"
 #include "compiler/npu/graph/plan.h"
-#include "compiler/npu/input/check.h"
 #include "compiler/npu/planning/bound.h"
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/cost_model.h"
@@ -84,7 +83,6 @@ Options opened(Options options) {
 Workbench::Workbench(Graph graph, const isa::MachineConfig& config, const Options& options)
     : graph_(std::move(graph)), config_(config), options_(opened(options)), machine_(machine_of(config, options)) {
   isa::validate(config_);
-  check_graph(graph_);
   for (Tensor& tensor : graph_.tensors) tensor.scope = Scope::kOpen;
   if (options_.memo == nullptr) options_.memo = std::make_shared<SearchMemo>();
   placements_ = places_apart(graph_, options_);

@@ -30,7 +30,7 @@ struct Placed {
 
 class Workbench {
  public:
-  /// Scopes of tensors are open: any cut into chains may be judged. Errors: those of check_graph.
+  /// A checked graph, or a core's part of one. Scopes of tensors are open: any cut into chains may be judged.
   Workbench(Graph graph, const isa::MachineConfig& config, const Options& options);
   ~Workbench();
 

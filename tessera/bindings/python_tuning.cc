@@ -25,10 +25,12 @@ void bind_tuning(py::module_& m) {
   py::class_<Tuning>(m, "Tuning")
       .def(py::init([](const py::object& model, const std::string& config,
                        const std::map<std::string, ops::Shape>& shapes,
-                       const std::map<std::string, std::string>& compile_options) {
+                       const std::map<std::string, std::string>& compile_options,
+                       const std::map<std::string, std::string>& divisions) {
              SessionOptions options;
              options.config = config;
              options.import.shapes = shapes;
+             options.compile.schedules = divisions;
              for (const auto& [name, value] : compile_options) compiler::set_option(options.compile, name, value);
              const bool bytes = py::isinstance<py::bytes>(model);
              const auto text = bytes ? model.cast<std::string>()
@@ -37,7 +39,8 @@ void bind_tuning(py::module_& m) {
              return std::make_unique<Tuning>(
                  bytes ? compiler::ModelSource::from_bytes(text) : compiler::ModelSource::from_file(text), options);
            }),
-           py::arg("model"), py::arg("config"), py::arg("shapes"), py::arg("compile_options"))
+           py::arg("model"), py::arg("config"), py::arg("shapes"), py::arg("compile_options"),
+           py::arg("divisions") = std::map<std::string, std::string>())
       .def_property_readonly("model_key", &Tuning::model_key)
       .def_property_readonly("machine_key", &Tuning::machine_key)
       .def("pieces",
@@ -57,6 +60,7 @@ void bind_tuning(py::module_& m) {
              }
              return rows;
            })
+      .def("divisions", &Tuning::divisions)
       .def("chosen", &Tuning::chosen, released())
       .def("candidates", &Tuning::candidates, released())
       .def("sample", &Tuning::sample, released())

@@ -171,18 +171,27 @@ int64_t replay_of(Tuning& tuning, const std::vector<Tuning::Placed>& state) {
 /// Of records of one model the schedules to be taken. A record stands as its judge has found it while the replay says
 /// of its schedules and of the compiler's choice what it said then. Another build of the compiler may have written the
 /// others: of these and of the compiler's choice (nothing is returned) the replay chooses.
-std::map<std::string, std::string> judged_again(Tuning& tuning, std::vector<Record> records) {
+std::map<std::string, std::string> judged_again(Tuning& tuning, std::vector<Record> records,
+                                                const compiler::ModelSource& model, const SessionOptions& options) {
   const int64_t chosen = replay_of(tuning, tuning.chosen());
   int64_t least = chosen;
   std::map<std::string, std::string> best;
   for (Record& record : records) {
-    const auto state = placed(tuning, record.schedules);
+    // On a chip schedules are those of the record's divisions.
+    std::optional<Tuning> divided;
+    if (!tuning.divisions().empty()) {
+      SessionOptions own = options;
+      own.compile.schedules = record.schedules;
+      divided.emplace(model, own);
+    }
+    Tuning& of = divided ? *divided : tuning;
+    const auto state = placed(of, record.schedules);
     // What is not legal is refused with its reason, like schedules that a user gives.
     if (!state || std::any_of(state->begin(), state->end(), [&](const Tuning::Placed& unit) {
-          return !tuning.obstacle(unit.first, unit.second).empty();
+          return !of.obstacle(unit.first, unit.second).empty();
         }))
       return std::move(record.schedules);
-    const int64_t cycles = replay_of(tuning, *state);
+    const int64_t cycles = replay_of(of, *state);
     if (cycles == record.replay && chosen == record.default_replay) return std::move(record.schedules);
     if (cycles >= least) continue;
     least = cycles;
@@ -198,11 +207,12 @@ std::map<std::string, std::string> tuned_schedules(const std::string& database, 
   const Reader reader(database);
   Tuning tuning(model, options);
   std::vector<Record> records = records_of(reader, tuning, "tuning database '" + database + "'");
-  if (!records.empty()) return judged_again(tuning, std::move(records));
+  if (!records.empty()) return judged_again(tuning, std::move(records), model, options);
   std::map<std::string, std::string> schedules;
   for (const auto& [piece, schedule] : with_known_layers(reader, tuning)) {
     for (const std::string& layer : tuning.pieces()[piece].layers) schedules[layer] = schedule;
   }
+  if (!schedules.empty()) schedules.insert(tuning.divisions().begin(), tuning.divisions().end());
   return schedules;
 }
 
@@ -213,13 +223,18 @@ void add_tuned_schedules(compiler::CompileOptions& compile, const compiler::Mode
     throw Error(ErrorCode::kUnsupported, "tuned schedules are for fixed shapes; leave --tuned or --max-length out");
   std::map<std::string, std::string> tuned = tuned_schedules(compile.tuned, model, options);
   for (const auto& [layer, schedule] : compile.schedules) {
-    const auto found = tuned.find(layer);
-    if (found == tuned.end()) continue;
-    const std::string text = found->second;
-    tuned.erase(found);
-    const json chain = json::parse(text, nullptr, false);
-    if (!chain.is_object() || !chain.contains("chain")) continue;
-    std::erase_if(tuned, [&](const auto& other) { return other.second == text; });  // the other links
+    std::vector<std::string> replaced;  // its schedule, and on a chip those of its parts
+    for (const auto& [name, text] : tuned)
+      if (name == layer || name.starts_with(layer + "@")) replaced.push_back(name);
+    for (const std::string& name : replaced) {
+      const auto found = tuned.find(name);
+      if (found == tuned.end()) continue;
+      const std::string text = found->second;
+      tuned.erase(found);
+      const json chain = json::parse(text, nullptr, false);
+      if (!chain.is_object() || !chain.contains("chain")) continue;
+      std::erase_if(tuned, [&](const auto& other) { return other.second == text; });  // the other links
+    }
   }
   compile.schedules.merge(tuned);
 }

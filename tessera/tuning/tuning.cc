@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "compiler/npu/input/check.h"
 #include "compiler/schedule/text/json.h"
 #include "driver/shared_chip.h"
 #include "isa/program/artifact.h"
@@ -53,11 +54,6 @@ Tuning::Tuning(const compiler::ModelSource& model, SessionOptions options) {
   register_device_judges();
   take_quantised_for(model.bytes(), options);
   config_ = isa::find_config(options.config);
-  if (config_.cores > 1)
-    throw Error(ErrorCode::kUnsupported,
-                "configuration '" + config_.name + "' has " + std::to_string(config_.cores) +
-                    " cores, and a program with given schedules runs on one of them; tune for one core, --config " +
-                    driver::part_of(config_, 1).name + ", and run that on each core (--cores)");
   compiler::ImportOptions import = options.import;
   const auto imported = [&] { return compiler::Model::from_source(model, import); };
   compiler::Model read = imported();
@@ -68,34 +64,72 @@ Tuning::Tuning(const compiler::ModelSource& model, SessionOptions options) {
   const npu::Options npu = compiler::npu_options(options.compile, config_);
   std::string all;
   std::map<std::string, int64_t> named;
+  size_t number = 0;
   for (npu::Graph& graph : read.npu_graphs(config_, options.compile)) {
-    std::vector<std::string> layers, links;
-    for (const npu::Operation& operation : graph.operations) {
+    std::vector<std::string> layers;
+    for (const npu::Operation& operation : graph.operations)
       layers.push_back(program::layer_key(operation.name, named));
-      links.push_back(operation.name);
+    npu::check_graph(graph);
+    auto whole = std::make_unique<npu::Workbench>(graph, config_, npu);
+    all += whole->key() + "\n";
+    if (config_.cores > 1) {
+      add_chip(std::move(graph), npu, number, layers, options.compile.schedules);
+    } else {
+      add(*whole, number, 0, layers);
+      whole_.push_back(std::move(whole));
     }
-    const auto& bench = benches_.emplace_back(std::make_unique<npu::Workbench>(std::move(graph), config_, npu));
-    begin_.push_back(pieces_.size());
-    for (size_t i = 0; i < bench->pieces().size(); ++i) {
-      const npu::Piece& from = bench->pieces()[i];
-      Piece piece;
-      piece.graph = benches_.size() - 1;
-      piece.first = from.first;
-      piece.count = from.count;
-      piece.layers.assign(layers.begin() + static_cast<int64_t>(from.first),
-                          layers.begin() + static_cast<int64_t>(from.first + from.count));
-      piece.links.assign(links.begin() + static_cast<int64_t>(from.first),
-                         links.begin() + static_cast<int64_t>(from.first + from.count));
-      piece.kind = bench->graph().operations[from.first].kind;
-      piece.key = digest(from.key);
-      piece.size = decimal(bench->size(i));
-      pieces_.push_back(std::move(piece));
-    }
-    all += bench->key() + "\n";
+    ++number;
   }
+  for (const Piece& piece : pieces_)
+    if (piece.count == 1) layers_.push_back(piece.layers[0]);
+  for (const auto& [layer, division] : divisions_) layers_.push_back(layer);
   model_key_ = digest(all);
   machine_key_ = digest(isa::to_toml(config_) + " " + std::to_string(npu.dram_latency_cycles) + " " +
                         std::to_string(npu.dram_bandwidth_bytes) + npu.dram_cost.preset);
+  if (config_.cores > 1) chip_judge_ = std::make_unique<ChipJudge>(config_, npu);
+}
+
+void Tuning::add(npu::Workbench& bench, size_t graph, size_t first, const std::vector<std::string>& layers) {
+  const size_t number = benches_.size();
+  benches_.push_back({&bench, graph, pieces_.size(), first});
+  const std::vector<npu::Operation>& operations = bench.graph().operations;
+  for (size_t i = 0; i < bench.pieces().size(); ++i) {
+    const npu::Piece& from = bench.pieces()[i];
+    Piece piece;
+    piece.graph = graph;
+    piece.first = first + from.first;
+    piece.count = from.count;
+    for (size_t k = from.first; k < from.first + from.count; ++k) {
+      piece.layers.push_back(layers.at(k));
+      piece.links.push_back(operations[k].name);
+    }
+    piece.kind = operations[from.first].kind;
+    piece.key = digest(from.key);
+    piece.size = decimal(bench.size(i));
+    pieces_.push_back(std::move(piece));
+    bench_of_.push_back(number);
+  }
+}
+
+void Tuning::add_chip(npu::Graph graph, npu::Options npu, size_t number, const std::vector<std::string>& layers,
+                      const std::map<std::string, std::string>& given) {
+  for (const std::string& layer : layers) {
+    const auto division = given.find(layer);
+    npu.divided.push_back(division != given.end() && schedule::is_divided(division->second)
+                              ? std::optional(schedule::divided_schedule_from_json(division->second))
+                              : std::nullopt);
+  }
+  const auto& chip = chips_.emplace_back(std::make_unique<npu::ChipBench>(std::move(graph), config_, npu));
+  const std::vector<schedule::Division> divisions = chip->divisions();
+  for (size_t i = 0; i < layers.size(); ++i)
+    divisions_[layers[i]] = to_json(schedule::DividedSchedule{divisions[i], {}});
+  size_t first = 0;
+  for (const npu::ChipBench::Part& part : chip->parts()) {
+    std::vector<std::string> own;
+    for (const size_t operation : part.operations) own.push_back(layers[operation] + "@" + std::to_string(part.core));
+    add(*part.bench, number, first, own);
+    first += part.operations.size();
+  }
 }
 
 const Tuning::Piece& Tuning::at(size_t piece) const {
@@ -107,38 +141,47 @@ const Tuning::Piece& Tuning::at(size_t piece) const {
 
 schedule::CostModel& Tuning::judge(const std::string& name) {
   auto& known = judges_[name];
-  if (!known) known = schedule::make_cost_model(name, benches_.at(0)->machine());
+  schedule::Machine machine = benches_.at(0).bench->machine();
+  if (machine.config.cores > 1) machine.config = driver::part_of(machine.config, 1);
+  if (!known) known = schedule::make_cost_model(name, machine);
   return *known;
 }
 
 std::vector<Tuning::Placed> Tuning::chosen() const {
   std::vector<Placed> result;
-  for (size_t g = 0; g < benches_.size(); ++g) {
-    for (const npu::Placed& placed : benches_[g]->chosen()) {
-      const auto* chain = std::get_if<schedule::ChainSchedule>(&placed.schedule);
+  const auto take = [&](const Bench& of, const std::vector<npu::Placed>& placed) {
+    for (const npu::Placed& unit : placed) {
+      const auto* chain = std::get_if<schedule::ChainSchedule>(&unit.schedule);
       const size_t count = chain == nullptr ? 1 : chain->links.size();
-      const auto& pieces = benches_[g]->pieces();
+      const auto& pieces = of.bench->pieces();
       const auto found = std::find_if(pieces.begin(), pieces.end(), [&](const npu::Piece& piece) {
-        return piece.first == placed.first && piece.count == count;
+        return piece.first == unit.first && piece.count == count;
       });
       TESSERA_INVARIANT(found != pieces.end(), "the generator chose a chain that is no piece");
-      result.emplace_back(begin_[g] + static_cast<size_t>(found - pieces.begin()), to_json(placed.schedule));
+      result.emplace_back(of.begin + static_cast<size_t>(found - pieces.begin()), to_json(unit.schedule));
     }
+  };
+  for (size_t b = 0; b < benches_.size();) {
+    if (chips_.empty()) {
+      take(benches_[b], benches_[b].bench->chosen());
+      ++b;
+      continue;
+    }
+    for (const std::vector<npu::Placed>& part : chips_[benches_[b].graph]->chosen()) take(benches_[b++], part);
   }
   return result;
 }
 
 std::vector<std::string> Tuning::candidates(size_t piece, const std::string& searcher, size_t count) const {
   std::vector<std::string> result;
-  for (const auto& schedule : benches_[at(piece).graph]->candidates(local(piece), searcher, count))
+  for (const auto& schedule : bench(piece).candidates(local(piece), searcher, count))
     result.push_back(to_json(schedule));
   return result;
 }
 
 std::optional<Tuning::Closing> Tuning::close(size_t piece, const std::string& judge, int64_t known, double share,
                                              double seconds) {
-  const npu::Workbench& bench = *benches_[at(piece).graph];
-  npu::Exhaustion* exhaustion = bench.exhaustion(local(piece), this->judge(judge));
+  npu::Exhaustion* exhaustion = bench(piece).exhaustion(local(piece), this->judge(judge));
   if (exhaustion == nullptr) return std::nullopt;
   Closing closing;
   closing.done = exhaustion->go_on(known, share, seconds);
@@ -156,22 +199,21 @@ std::optional<Tuning::Closing> Tuning::close(size_t piece, const std::string& ju
 
 std::string Tuning::sample(size_t piece, uint64_t seed) const {
   Dice dice(seed);
-  return to_json(benches_[at(piece).graph]->sample(local(piece), dice));
+  return to_json(bench(piece).sample(local(piece), dice));
 }
 
 std::string Tuning::mutate(size_t piece, const std::string& schedule, uint64_t seed) const {
   Dice dice(seed);
-  return to_json(benches_[at(piece).graph]->mutate(local(piece), layer_schedule_from_json(schedule), dice));
+  return to_json(bench(piece).mutate(local(piece), layer_schedule_from_json(schedule), dice));
 }
 
 std::string Tuning::cross(size_t piece, const std::string& a, const std::string& b, uint64_t seed) const {
   Dice dice(seed);
-  return to_json(
-      benches_[at(piece).graph]->cross(local(piece), layer_schedule_from_json(a), layer_schedule_from_json(b), dice));
+  return to_json(bench(piece).cross(local(piece), layer_schedule_from_json(a), layer_schedule_from_json(b), dice));
 }
 
 std::string Tuning::obstacle(size_t piece, const std::string& schedule) const {
-  return benches_[at(piece).graph]->obstacle(local(piece), layer_schedule_from_json(schedule));
+  return bench(piece).obstacle(local(piece), layer_schedule_from_json(schedule));
 }
 
 std::string Tuning::named(size_t piece, const std::string& schedule) const {
@@ -183,13 +225,10 @@ std::string Tuning::named(size_t piece, const std::string& schedule) const {
 
 std::string Tuning::renamed(const std::string& schedules) const {
   const ordered_json given = ordered_json::parse(schedules, nullptr, false);
-  std::vector<const Piece*> layers;
-  for (const Piece& piece : pieces_) {
-    if (piece.count == 1) layers.push_back(&piece);
-  }
-  if (!given.is_object() || given.size() != layers.size()) return schedules;
-  if (std::ranges::all_of(layers, [&](const Piece* layer) { return given.contains(layer->layers[0]); }))
-    return schedules;
+  if (!given.is_object() || given.size() != layers_.size()) return schedules;
+  if (std::ranges::all_of(layers_, [&](const std::string& layer) { return given.contains(layer); })) return schedules;
+  std::map<std::string, std::string> links;  // by layer: what chains call it
+  for (const Piece& piece : pieces_) links[piece.layers[0]] = piece.links[0];
   ordered_json result = ordered_json::object();
   size_t next = 0, inside = 0;  // a layer, and how many links are left of what it stands in
   ordered_json form;
@@ -198,44 +237,57 @@ std::string Tuning::renamed(const std::string& schedules) const {
       form = schedule;
       const bool chain = form.is_object() && form.contains("chain") && form["chain"].is_array();
       inside = chain ? std::max<size_t>(1, form["chain"].size()) : 1;
-      if (inside > layers.size() - next) return schedules;
+      if (inside > layers_.size() - next) return schedules;
       for (size_t link = 0; chain && link < form["chain"].size(); ++link)
-        form["chain"][link] = layers[next + link]->links[0];
+        form["chain"][link] = links[layers_[next + link]];
     }
-    result[layers[next++]->layers[0]] = form;
+    result[layers_[next++]] = form;
     --inside;
   }
   return result.dump();
 }
 
 std::pair<int64_t, int64_t> Tuning::alone(size_t piece, const std::string& schedule, const std::string& name) {
-  const schedule::Cost cost =
-      benches_[at(piece).graph]->alone(local(piece), layer_schedule_from_json(schedule), judge(name));
+  const schedule::Cost cost = bench(piece).alone(local(piece), layer_schedule_from_json(schedule), judge(name));
   return {cost.cycles, cost.bytes};
 }
 
-std::pair<const npu::Workbench*, std::vector<npu::Placed>> Tuning::on_bench(const std::vector<Placed>& pieces) const {
+std::vector<Tuning::OnBench> Tuning::on_benches(const std::vector<Placed>& pieces) const {
   if (pieces.empty()) throw Error(ErrorCode::kInvalidArgument, "no pieces are given to be judged together");
   const size_t graph = at(pieces[0].first).graph;
-  std::vector<npu::Placed> placed;
+  std::vector<OnBench> result;
   for (const auto& [piece, schedule] : pieces) {
     if (at(piece).graph != graph)
       throw Error(ErrorCode::kInvalidArgument, "pieces of different graphs are given to be judged together");
-    placed.push_back({pieces_[piece].first, layer_schedule_from_json(schedule)});
+    if (result.empty() || result.back().bench != bench_of_[piece]) result.push_back({bench_of_[piece], {}});
+    result.back().placed.push_back({bench(piece).pieces()[local(piece)].first, layer_schedule_from_json(schedule)});
   }
-  return {benches_[graph].get(), std::move(placed)};
+  return result;
 }
 
 std::pair<int64_t, int64_t> Tuning::together(const std::vector<Placed>& pieces, const std::string& name) {
-  const auto [bench, placed] = on_bench(pieces);
-  const schedule::Cost cost = bench->together(placed, judge(name));
-  return {cost.cycles, cost.bytes};
+  std::pair<int64_t, int64_t> all;
+  for (const OnBench& part : on_benches(pieces)) {
+    const schedule::Cost cost = benches_[part.bench].bench->together(part.placed, judge(name));
+    all = {all.first + cost.cycles, all.second + cost.bytes};
+  }
+  return all;
 }
 
 std::pair<int64_t, int64_t> Tuning::whole(const std::vector<Placed>& pieces, const std::string& name) {
-  const auto [bench, placed] = on_bench(pieces);
-  const schedule::Cost cost = bench->whole(placed, judge(name));
-  return {cost.cycles, cost.bytes};
+  std::vector<OnBench> parts = on_benches(pieces);
+  const Bench& first = benches_[parts[0].bench];
+  if (chips_.empty()) {
+    const schedule::Cost cost = first.bench->whole(parts[0].placed, judge(name));
+    return {cost.cycles, cost.bytes};
+  }
+  std::vector<std::vector<npu::Placed>> schedules;
+  for (OnBench& part : parts) schedules.push_back(std::move(part.placed));
+  const npu::Program program = chips_[first.graph]->program(schedules);
+  int64_t bytes = 0;
+  for (const npu::LayerInfo& layer : program.layers)
+    for (const int64_t moved : layer.stream_bytes) bytes += moved;
+  return {chip_judge_->cycles(program, name), bytes};
 }
 
 }  // namespace tessera

@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/npu/cores/chip_bench.h"
 #include "compiler/npu/workbench.h"
 #include "tessera/session.h"
+#include "tessera/tuning/judges.h"
 
 namespace tessera {
 
@@ -21,10 +23,11 @@ std::string compiler_version();
 
 class Tuning {
  public:
-  /// One operation, or neighbours that can be a chain, of one of the model's graphs.
+  /// One operation, or neighbours that can be a chain, of one of the model's graphs. On a chip of several cores one of
+  /// a core's part of the graph; the operations of core 1 follow those of core 0.
   struct Piece {
     size_t graph = 0, first = 0, count = 1;  // operations of that graph
-    std::vector<std::string> layers;         // keys, as schedules are given for them
+    std::vector<std::string> layers;         // keys, as schedules are given for them; on a chip with "@core" behind
     std::vector<std::string> links;          // their names, as a chain's schedule has them
     std::string kind;                        // the first operation's, as ONNX calls it
     std::string key;                         // a digest: pieces with the same one cost the same
@@ -33,7 +36,8 @@ class Tuning {
   using Placed = std::pair<size_t, std::string>;  // a piece by number, and its schedule
 
   /// A dynamic batch is 1. The configuration may also be text of several lines. Errors:
-  /// those of import, of the passes and of an unknown configuration.
+  /// those of import, of the passes and of an unknown configuration. On a chip the divisions are those that the options
+  /// give, and of other layers the compiler's.
   Tuning(const compiler::ModelSource& model, SessionOptions options);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
@@ -42,13 +46,15 @@ class Tuning {
   const std::string& machine_key() const { return machine_key_; }
 
   std::vector<Placed> chosen() const;
+  /// On a chip how each layer is divided, by key, as JSON; nothing on one core.
+  const std::map<std::string, std::string>& divisions() const { return divisions_; }
   std::vector<std::string> candidates(size_t piece, const std::string& searcher, size_t count) const;
   std::string sample(size_t piece, uint64_t seed) const;
   std::string mutate(size_t piece, const std::string& schedule, uint64_t seed) const;
   std::string cross(size_t piece, const std::string& a, const std::string& b, uint64_t seed) const;
   std::string obstacle(size_t piece, const std::string& schedule) const;
   /// Cycles that no schedule of a single operation can be below, with how many tiles of the space have this bound.
-  std::map<int64_t, int64_t> bounds(size_t piece) const { return benches_[at(piece).graph]->bounds(local(piece)); }
+  std::map<int64_t, int64_t> bounds(size_t piece) const { return bench(piece).bounds(local(piece)); }
   /// A piece's schedule, perhaps of another model, with the names of this one.
   std::string named(size_t piece, const std::string& schedule) const;
   /// Schedules by layer, as JSON, of a model with this one's layers in this order, under this one's names. What has
@@ -67,24 +73,48 @@ class Tuning {
   std::optional<Closing> close(size_t piece, const std::string& judge, int64_t known, double share, double seconds);
   /// (cycles, DRAM bytes).
   std::pair<int64_t, int64_t> alone(size_t piece, const std::string& schedule, const std::string& judge);
-  /// Of pieces of one graph that follow each other.
+  /// Of pieces of one graph that follow each other; those of several cores one core after the other.
   std::pair<int64_t, int64_t> together(const std::vector<Placed>& pieces, const std::string& judge);
   /// Of pieces that are a whole graph, as it would be compiled.
   std::pair<int64_t, int64_t> whole(const std::vector<Placed>& pieces, const std::string& judge);
 
  private:
+  /// One graph, or on a chip one core's part of it.
+  struct Bench {
+    npu::Workbench* bench = nullptr;
+    size_t graph = 0;
+    size_t begin = 0;  // of its pieces
+    size_t first = 0;  // operation of the graph, as pieces count them
+  };
+  /// Pieces behind each other on one of the benches.
+  struct OnBench {
+    size_t bench = 0;
+    std::vector<npu::Placed> placed;
+  };
+
+  /// `first`: of its operations in the graph, as pieces count them; `layers`: by operation.
+  void add(npu::Workbench& bench, size_t graph, size_t first, const std::vector<std::string>& layers);
+  void add_chip(npu::Graph graph, npu::Options npu, size_t number, const std::vector<std::string>& layers,
+                const std::map<std::string, std::string>& given);
   const Piece& at(size_t piece) const;
-  /// The pieces on their graph's bench.
-  std::pair<const npu::Workbench*, std::vector<npu::Placed>> on_bench(const std::vector<Placed>& pieces) const;
-  size_t local(size_t piece) const { return piece - begin_[at(piece).graph]; }
+  const Bench& of(size_t piece) const { return at(piece), benches_[bench_of_[piece]]; }
+  const npu::Workbench& bench(size_t piece) const { return *of(piece).bench; }
+  /// The pieces on their graph's benches.
+  std::vector<OnBench> on_benches(const std::vector<Placed>& pieces) const;
+  size_t local(size_t piece) const { return piece - of(piece).begin; }
   schedule::CostModel& judge(const std::string& name);
 
   isa::MachineConfig config_;
-  std::vector<std::unique_ptr<npu::Workbench>> benches_;
-  std::vector<size_t> begin_;  // of each graph's pieces
+  std::vector<std::unique_ptr<npu::Workbench>> whole_;  // of each graph on one core
+  std::vector<std::unique_ptr<npu::ChipBench>> chips_;  // of each graph on several
+  std::vector<Bench> benches_;
   std::vector<Piece> pieces_;
+  std::vector<size_t> bench_of_;  // by piece
+  std::map<std::string, std::string> divisions_;
+  std::vector<std::string> layers_;  // by name, in the order of schedules of the whole model
   std::string model_key_, machine_key_;
   std::map<std::string, std::unique_ptr<schedule::CostModel>> judges_;
+  std::unique_ptr<ChipJudge> chip_judge_;
 };
 
 }  // namespace tessera

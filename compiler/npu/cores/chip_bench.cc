@@ -13,7 +13,6 @@ using schedule::DividedSchedule;
 
 ChipBench::ChipBench(Graph graph, const isa::MachineConfig& config, const Options& options)
     : graph_(std::move(graph)), config_(config), options_(options) {
-  options_.blank_weights = true;
   options_.search_log = nullptr;
   options_.schedules.clear();
   options_.divided.resize(graph_.operations.size());

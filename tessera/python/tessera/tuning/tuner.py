@@ -390,7 +390,7 @@ class _Run:
         return [found[key] for key in keys]
 
     def schedules(self, tuners):
-        result = {}
+        result = {layer: json.loads(division) for layer, division in self.bench.tuning.divisions().items()}
         for tuner in tuners:
             for piece, schedule in tuner.state:
                 # A unit may have been found for a model whose layers have other names.
