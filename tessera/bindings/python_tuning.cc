@@ -61,7 +61,9 @@ void bind_tuning(py::module_& m) {
              return rows;
            })
       .def("divisions", &Tuning::divisions)
-      .def("chosen", &Tuning::chosen, released())
+      .def("chip_layers", &Tuning::chip_layers)
+      .def("ways", &Tuning::ways, released())
+      .def("chosen", &Tuning::chosen, py::arg("kept") = std::map<std::string, std::string>(), released())
       .def("candidates", &Tuning::candidates, released())
       .def("sample", &Tuning::sample, released())
       .def("mutate", &Tuning::mutate, released())

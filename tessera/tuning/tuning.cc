@@ -121,8 +121,11 @@ void Tuning::add_chip(npu::Graph graph, npu::Options npu, size_t number, const s
   }
   const auto& chip = chips_.emplace_back(std::make_unique<npu::ChipBench>(std::move(graph), config_, npu));
   const std::vector<schedule::Division> divisions = chip->divisions();
-  for (size_t i = 0; i < layers.size(); ++i)
+  chip_layers_.push_back(layers);
+  for (size_t i = 0; i < layers.size(); ++i) {
     divisions_[layers[i]] = to_json(schedule::DividedSchedule{divisions[i], {}});
+    operations_[layers[i]] = {number, i};
+  }
   size_t first = 0;
   for (const npu::ChipBench::Part& part : chip->parts()) {
     std::vector<std::string> own;
@@ -147,8 +150,24 @@ schedule::CostModel& Tuning::judge(const std::string& name) {
   return *known;
 }
 
-std::vector<Tuning::Placed> Tuning::chosen() const {
+std::vector<std::string> Tuning::ways(const std::string& layer) const {
+  const auto found = operations_.find(layer);
+  if (found == operations_.end())
+    throw Error(ErrorCode::kInvalidArgument, "there is no layer '" + layer + "' that cores could share");
+  std::vector<std::string> result;
+  for (const schedule::Division& way : chips_[found->second.first]->ways(found->second.second))
+    result.push_back(to_json(schedule::DividedSchedule{way, {}}));
+  return result;
+}
+
+std::vector<Tuning::Placed> Tuning::chosen(const std::map<std::string, std::string>& kept) const {
   std::vector<Placed> result;
+  std::vector<npu::ChipBench::Kept> by_graph(chips_.size());
+  for (const auto& [part, schedule] : kept) {
+    const size_t at = part.rfind('@');
+    const auto& [graph, operation] = operations_.at(part.substr(0, at));
+    by_graph[graph][{operation, std::stoul(part.substr(at + 1))}] = layer_schedule_from_json(schedule);
+  }
   const auto take = [&](const Bench& of, const std::vector<npu::Placed>& placed) {
     for (const npu::Placed& unit : placed) {
       const auto* chain = std::get_if<schedule::ChainSchedule>(&unit.schedule);
@@ -167,7 +186,8 @@ std::vector<Tuning::Placed> Tuning::chosen() const {
       ++b;
       continue;
     }
-    for (const std::vector<npu::Placed>& part : chips_[benches_[b].graph]->chosen()) take(benches_[b++], part);
+    for (const std::vector<npu::Placed>& part : chips_[benches_[b].graph]->chosen(by_graph[benches_[b].graph]))
+      take(benches_[b++], part);
   }
   return result;
 }

@@ -45,7 +45,12 @@ class Tuning {
   const std::string& model_key() const { return model_key_; }
   const std::string& machine_key() const { return machine_key_; }
 
-  std::vector<Placed> chosen() const;
+  /// `kept`: schedules that the compiler takes, by layer; on a chip alone.
+  std::vector<Placed> chosen(const std::map<std::string, std::string>& kept = {}) const;
+  /// On a chip the layers of each graph, in order.
+  const std::vector<std::vector<std::string>>& chip_layers() const { return chip_layers_; }
+  /// Other divisions of a layer of a chip, as JSON.
+  std::vector<std::string> ways(const std::string& layer) const;
   /// On a chip how each layer is divided, by key, as JSON; nothing on one core.
   const std::map<std::string, std::string>& divisions() const { return divisions_; }
   std::vector<std::string> candidates(size_t piece, const std::string& searcher, size_t count) const;
@@ -111,6 +116,8 @@ class Tuning {
   std::vector<Piece> pieces_;
   std::vector<size_t> bench_of_;  // by piece
   std::map<std::string, std::string> divisions_;
+  std::vector<std::vector<std::string>> chip_layers_;
+  std::map<std::string, std::pair<size_t, size_t>> operations_;  // on a chip, by layer: graph and operation
   std::vector<std::string> layers_;  // by name, in the order of schedules of the whole model
   std::string model_key_, machine_key_;
   std::map<std::string, std::unique_ptr<schedule::CostModel>> judges_;

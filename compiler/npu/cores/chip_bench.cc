@@ -23,6 +23,8 @@ ChipBench::ChipBench(Graph graph, const isa::MachineConfig& config, const Option
   for (size_t i = 0; chosen_ && i < graph_.operations.size(); ++i)
     options_.divided[i] = DividedSchedule{chosen_->layers[i].divided.value_or(DividedSchedule()).division, {}};
   const Shares shares = choose_shares(graph_, config_, options_, 1).front();
+  // Where nobody said who makes what the cores read of a result, they say it now.
+  for (size_t i = 0; i < graph_.operations.size(); ++i) options_.divided[i]->division = shares.divisions[i];
   const ChipGraph chip = divided(graph_, shares, config_.memory_bytes());
   for (size_t core = 0; core < static_cast<size_t>(config_.cores); ++core) {
     Part part;
@@ -42,8 +44,46 @@ std::vector<schedule::Division> ChipBench::divisions() const {
   return divisions;
 }
 
-std::vector<std::vector<Placed>> ChipBench::chosen() const {
-  if (!chosen_) chosen_ = compile(graph_, config_, options_);
+std::vector<schedule::Division> ChipBench::ways(size_t operation) const {
+  const Operation& of = graph_.operations.at(operation);
+  const schedule::Division& present = options_.divided[operation]->division;
+  const auto cores = static_cast<size_t>(config_.cores);
+  std::vector<schedule::Division> all = divisions_of(graph_, of, cores, config_.block_out);
+  const auto add = [&](schedule::Division division) {
+    division.own.reset();
+    if (obstacle(graph_, of, division, cores, config_.block_out).empty()) all.push_back(std::move(division));
+  };
+  for (size_t core = 0; core + 1 < present.ends.size(); ++core) {
+    // A unit is not known here: the least step that is legal.
+    const int64_t before = core == 0 ? 0 : present.ends[core - 1], behind = present.ends[core + 1];
+    for (const int64_t sign : {-1, 1}) {
+      schedule::Division other = present;
+      do other.ends[core] += sign;
+      while (other.ends[core] > before && other.ends[core] < behind &&
+             !obstacle(graph_, of, other, cores, config_.block_out).empty());
+      add(std::move(other));
+    }
+  }
+  for (const std::optional<bool> own : {std::optional<bool>(false), std::optional<bool>(true)}) {
+    if (own == present.own) continue;
+    all.push_back(present);
+    all.back().own = own;
+  }
+  return all;
+}
+
+std::vector<std::vector<Placed>> ChipBench::chosen(const Kept& kept) const {
+  if (!kept.empty()) {
+    Options options = options_;
+    for (const auto& [place, schedule] : kept) {
+      auto& parts = options.divided.at(place.first)->cores;
+      parts.resize(static_cast<size_t>(config_.cores));
+      parts.at(place.second) = schedule;
+    }
+    chosen_ = compile(graph_, config_, options);
+  } else if (!chosen_) {
+    chosen_ = compile(graph_, config_, options_);
+  }
   std::vector<std::vector<Placed>> result;
   for (const Part& part : parts_) {
     std::vector<Placed>& placed = result.emplace_back();

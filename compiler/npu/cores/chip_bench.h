@@ -4,8 +4,10 @@
 // schedules of all cores cost together is the cost of the program that a compilation makes of them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "compiler/npu/graph/graph.h"
@@ -21,6 +23,9 @@ class ChipBench {
   const Graph& graph() const { return graph_; }
   /// By operation.
   std::vector<schedule::Division> divisions() const;
+  /// Other divisions of an operation: along each axis and by each core, and the present one with a unit moved from a
+  /// core to its neighbour or with another answer to whether each core makes what it reads of the result.
+  std::vector<schedule::Division> ways(size_t operation) const;
 
   /// The operations of a core, in order.
   struct Part {
@@ -31,8 +36,10 @@ class ChipBench {
   /// Cores without operations have none.
   const std::vector<Part>& parts() const { return parts_; }
 
-  /// What a compilation under these divisions chooses, by part, in order of operations.
-  std::vector<std::vector<Placed>> chosen() const;
+  /// What a compilation under these divisions chooses, by part, in order of operations. `kept`: schedules that it
+  /// takes, by operation of the graph and core.
+  using Kept = std::map<std::pair<size_t, size_t>, schedule::LayerSchedule>;
+  std::vector<std::vector<Placed>> chosen(const Kept& kept = {}) const;
   /// The program under schedules of all operations, by part. Errors: those of compile().
   Program program(const std::vector<std::vector<Placed>>& schedules) const;
 

@@ -21,8 +21,11 @@ from .learned import VERSION as FEATURES
 
 NEIGHBOURS = 2  # on each side of what changes, in the stream that is replayed
 CANDIDATES = 16
+REFUSALS = ("does_not_fit", "invalid_argument", "unsupported")  # of schedules that cannot be compiled
 PARENTS, CHILDREN, GENERATION = 16, 128, 16  # of an evolution: who has children, how many, how many are replayed
 CHANCES = 4  # of a generation, taken without asking the cost model
+WINDOWS = (1, 1, 1, 2, 4, 8)  # layers of a chip whose divisions change together
+BENCHES = 4  # that a process keeps
 BUILD = compiler_digest()  # of this process, whatever is built meanwhile
 OTHER_BUILD = {"other_build": True}  # in place of a result
 
@@ -47,22 +50,31 @@ def text_of(config):
     return text + "\n"
 
 
-def bench_of(shared, config, shapes, options):
-    """The model on the bench; made once in a process. config: as of text_of."""
+def bench_of(shared, settings, divisions=None):
+    """The model on the bench, the last ones kept in a process. settings: config as of text_of, shapes, options.
+    divisions: of layers among the cores of a chip; the compiler's by default."""
     data = shared["model"]
-    key = (hashlib.sha256(data).digest(), config, repr(shapes), repr(sorted(options.items())))
+    config, shapes, options = settings["config"], settings["shapes"], settings["options"]
+    key = (
+        hashlib.sha256(data).digest(),
+        config,
+        repr(shapes),
+        *(repr(sorted(of.items())) for of in (options, divisions or {})),
+    )
     if key not in _benches:
-        _benches.clear()
-        _benches[key] = Bench(data, config, shapes, options)
+        while len(_benches) >= BENCHES:
+            _benches.pop(next(iter(_benches)))
+        _benches[key] = Bench(data, config, shapes, options, divisions or {})
     return _benches[key]
 
 
 class Bench:
     """_tessera.Tuning with what a search asks again and again."""
 
-    def __init__(self, model, config, shapes, options):
-        self.tuning = _tessera.Tuning(model, config, shapes, options)
+    def __init__(self, model, config, shapes, options, divisions):
+        self.tuning = _tessera.Tuning(model, config, shapes, options, divisions)
         self.pieces = self.tuning.pieces()
+        self.divisions = self.tuning.divisions()
         self.starting = {}  # (graph, operation): numbers of the pieces that begin there
         for number, piece in enumerate(self.pieces):
             self.starting.setdefault((piece["graph"], piece["first"]), []).append(number)
@@ -151,9 +163,67 @@ class Bench:
         try:
             return of(units, judge)
         except tessera.Error as error:
-            if getattr(error, "code", "") not in ("does_not_fit", "invalid_argument", "unsupported"):
+            if getattr(error, "code", "") not in REFUSALS:
                 raise
             return None
+
+    def redivided(self, graph, rng):
+        """Divisions of which those of a few neighbouring layers of the graph are others, as JSON by layer."""
+        layers = self.tuning.chip_layers()[graph]
+        count = rng.choice(WINDOWS)
+        first = rng.randrange(max(1, len(layers) - count + 1))
+        window = layers[first : first + count]
+        result = dict(self.divisions)
+        to = json.loads(rng.choice(self.tuning.ways(window[0])))
+        # Whether each core makes what it reads of them is asked anew, of what stands in front of them, too.
+        for layer in layers[max(0, first - 1) : first + count]:
+            result[layer] = without_own(result[layer])
+        for layer in window:
+            ways = [to] if count == 1 else [json.loads(way) for way in self.tuning.ways(layer)]
+            way = next((way for way in ways if axis_of(way) == axis_of(to)), None)
+            if way is not None:
+                result[layer] = json.dumps(way)
+        return result
+
+    def kept_by(self, other, state):
+        """What another division leaves as it is of the schedules of a state, by layer."""
+        keys = {tuple(piece["layers"]): piece["key"] for piece in other.pieces}
+        kept = {}
+        for number, schedule in state:
+            piece = self.pieces[number]
+            if keys.get(tuple(piece["layers"])) == piece["key"]:
+                kept.update(dict.fromkeys(piece["layers"], schedule))
+        return kept
+
+
+def axis_of(division):
+    return division.get("divided", division.get("core"))
+
+
+def without_own(division):
+    return json.dumps({key: value for key, value in json.loads(division).items() if key != "own"})
+
+
+def divide(bench, payload, shared):
+    """Other divisions of a chip's layers among its cores, with schedules: [[cycles, bytes, units, divisions]]."""
+    rng = random.Random(payload["seed"])
+    state = [tuple(unit) for unit in payload["state"]]
+    graph = bench.pieces[state[0][0]]["graph"]
+    found = []
+    for _ in range(payload["finals"]):
+        divisions = bench.redivided(graph, rng)
+        try:
+            other = bench_of(shared, payload, divisions)
+            chosen = other.tuning.chosen(bench.kept_by(other, state))
+        except tessera.Error as error:
+            if getattr(error, "code", "") not in REFUSALS:
+                raise
+            continue
+        units = [tuple(unit) for unit in chosen if other.pieces[unit[0]]["graph"] == graph]
+        measured = other.cost_of_graph(units, payload["judge"])
+        if measured is not None:
+            found.append([*measured, units, other.divisions])
+    return found
 
 
 def anneal(bench, units, around, payload, rng):
@@ -243,12 +313,15 @@ def spread(found, count):
 
 
 def run(payload, shared):
-    """{"trials": [[cycles, bytes, units]]}: what the judge measured of the whole graph with the changes in place; and
-    "samples" for the learned cost model, where it guided the search."""
+    """{"trials": [[cycles, bytes, units]]}: what the judge measured of the whole graph with the changes in place, or
+    {"divided": [[cycles, bytes, units, divisions]]}, where "divide" asks for it; and "samples" for the learned cost
+    model, where it guided the search."""
     if payload.get("build") != BUILD:
         return OTHER_BUILD
     payload = dict(payload)
-    bench = bench_of(shared, payload["config"], payload["shapes"], payload["options"])
+    bench = bench_of(shared, payload, payload.get("divisions"))
+    if payload.get("divide"):
+        return {"trials": [], "divided": divide(bench, payload, shared)}
     state = [tuple(unit) for unit in payload["state"]]
     first, last = payload["focus"]
     rng = random.Random(payload["seed"])

@@ -78,7 +78,7 @@ class Promise:
 
 
 class Tuner:
-    """One graph of a model."""
+    """One graph of a model. measure: counts a measurement that the tuner makes itself."""
 
     def __init__(self, bench, graph, state, settings, measure):
         self.bench, self.graph, self.state, self.settings, self.measure = bench, graph, state, settings, measure
@@ -86,11 +86,11 @@ class Tuner:
         self.cycles, self.bytes = bench.tuning.whole(state, settings["judge"])
         self.rng = random.Random(f"{settings['seed']} {graph}")
 
-    def begin_with(self, state):
+    def begin_with(self, bench, state):
         """In place of the compiler's choice, if the judge likes it better."""
-        measured = self.bench.cost_of_graph(state, self.settings["judge"])
+        measured = bench.cost_of_graph(state, self.settings["judge"])
         if measured is not None and measured[0] < self.cycles:
-            self.state, (self.cycles, self.bytes) = state, measured
+            self.bench, self.state, (self.cycles, self.bytes) = bench, state, measured
 
     def operations(self, unit):
         piece = self.bench.pieces[unit[0]]
@@ -117,13 +117,31 @@ class Tuner:
             for taken in range(first, last):
                 weights[taken] = 0
             own = {"state": self.state, "focus": [first, last], "seed": self.rng.getrandbits(62), "finals": finals}
-            payloads.append({**self.settings, **own})
+            payloads.append({**self.settings, **self.divisions(), **own})
+        if payloads and self.bench.divisions:
+            # One unit divides layers otherwise among the cores.
+            payloads[-1]["divide"] = True
         return payloads
+
+    def divisions(self):
+        return {"divisions": self.bench.divisions} if self.bench.divisions else {}
+
+    def redivide(self, results, bench_of):
+        """Takes the best of other divisions, if it is better than what is known."""
+        best = min(
+            (row for result in results for row in result.get("divided", [])), default=None, key=lambda row: row[:2]
+        )
+        if best is not None and best[0] < self.cycles:
+            self.cycles, self.bytes, state, divisions = best
+            self.bench, self.state = bench_of(divisions), [tuple(unit) for unit in state]
+            self.promise = Promise()
 
     def take(self, payloads, results, left):
         """Puts together what the units of a round found, in so many measurements at most."""
         changes = []
         for payload, result in zip(payloads, results):
+            if payload.get("divide"):
+                continue
             first, last = payload["focus"]
             best = min(result["trials"], default=None, key=lambda trial: trial[:2])
             gain = max(0, self.cycles - best[0]) if best else 0
@@ -143,7 +161,7 @@ class Tuner:
             if any(change[2] < other[3] and other[2] < change[3] for other in kept):
                 continue
             state = self._with(start, [*kept, change])
-            cycles, moved = self.measure(state)
+            cycles, moved = self.measure(self.bench, state)
             left -= 1
             if cycles < self.cycles:
                 kept.append(change)
@@ -223,7 +241,7 @@ class _Run:
         self.trials = self.units = self.known_units = self.default_replay = 0
         self.samples, self.learns = [], settings.get("cost_model") == "learned"
         self._taught = (None, {})  # by how many samples; what a unit's payload has of it
-        self.bench = bench_of(self.shared, settings["config"], settings["shapes"], settings["options"])
+        self.bench = self.bench_of()
         if not self.bench.pieces:
             raise errors.argument(
                 "the NPU computes nothing of this model: there is nothing to tune; `tessera compile` says why, and "
@@ -233,9 +251,12 @@ class _Run:
         self.compiler = _tessera.compiler_version()
         self.key = (tuning.model_key, tuning.machine_key, self.compiler)
 
-    def measure(self, state):
+    def bench_of(self, divisions=None):
+        return bench_of(self.shared, self.settings, divisions)
+
+    def measure(self, bench, state):
         self.trials += 1
-        return self.bench.tuning.whole(state, self.settings["judge"])
+        return bench.tuning.whole(state, self.settings["judge"])
 
     def run(self):
         graphs = {}
@@ -244,7 +265,7 @@ class _Run:
         tuners = [Tuner(self.bench, graph, state, self.settings, self.measure) for graph, state in graphs.items()]
         self.trials = 1  # the compiler's choice, of all graphs
         default = self.total(tuners)[0]
-        self.default_replay = self.replayed(graphs.values())
+        self.default_replay = self.replayed(tuners)
         self.say(f"default: {default} cycles by {self.settings['judge']}, {len(self.bench.pieces)} layers and chains")
         self.begin_with_known(tuners)
         if self.learns:
@@ -265,11 +286,12 @@ class _Run:
                 payloads = [{**payload, **self.taught()} for payload in tuner.round(self.limit - self.trials)]
                 results = self.results(pool, payloads)
                 self.samples += [sample for result in results for sample in result.get("samples", [])]
-                measured = sum(len(result["trials"]) for result in results)
+                measured = sum(len(result["trials"]) + len(result.get("divided", [])) for result in results)
                 fruitless = 0 if measured else fruitless + 1
                 self.trials += measured
                 before = self.total(tuners)[0]
                 tuner.take(payloads, results, self.limit - self.trials)
+                tuner.redivide(results, self.bench_of)
                 cycles = self.total(tuners)[0]
                 if cycles < before:
                     self.keep(tuners, default)
@@ -306,15 +328,25 @@ class _Run:
             self.database.keep_unit(key, kept)
         count = 0
         for tuner in tuners:
-            state = self.bench.placed(tuner.graph, json.loads(self.bench.tuning.renamed(json.dumps(kept))))
+            known = json.loads(self.bench.tuning.renamed(json.dumps(kept)))
+            bench = self.divided_by(known)
+            state = bench and bench.placed(tuner.graph, known)
             if state is None:
                 self.say("another build of the compiler found schedules that are not legal now; they are left out")
-            elif state != tuner.state:
-                tuner.begin_with(state)
+            elif bench is not tuner.bench or state != tuner.state:
+                tuner.begin_with(bench, state)
                 count += 1
         if count:
             cycles, judge = self.total(tuners)[0], self.settings["judge"]
             self.say(f"schedules found by another build of the compiler are judged again: {cycles} cycles by {judge}")
+
+    def divided_by(self, schedules):
+        """The bench under the divisions among them, or None if these are not legal."""
+        divisions = {layer: json.dumps(schedules[layer]) for layer in self.bench.divisions if layer in schedules}
+        try:
+            return self.bench_of(divisions) if divisions else self.bench
+        except tessera.Error:
+            return None
 
     def known_samples(self):
         """Those that tunings of any model have left in the database before this one began. Which ones they are is kept,
@@ -390,17 +422,21 @@ class _Run:
         return [found[key] for key in keys]
 
     def schedules(self, tuners):
-        result = {layer: json.loads(division) for layer, division in self.bench.tuning.divisions().items()}
+        result, divisions = {}, {}
         for tuner in tuners:
+            # A unit may have been found for a model whose layers have other names.
             for piece, schedule in tuner.state:
-                # A unit may have been found for a model whose layers have other names.
-                own = self.bench.tuning.named(piece, schedule)
-                for layer in self.bench.pieces[piece]["layers"]:
+                own = tuner.bench.tuning.named(piece, schedule)
+                for layer in tuner.bench.pieces[piece]["layers"]:
                     result[layer] = json.loads(own)
-        return result
+            layers = tuner.bench.tuning.chip_layers()
+            for layer in layers[tuner.graph] if layers else ():
+                divisions[layer] = json.loads(tuner.bench.divisions[layer])
+        return result | divisions
 
-    def replayed(self, states):
-        return sum(self.bench.tuning.whole(state, "replay")[0] for state in states)
+    @staticmethod
+    def replayed(tuners):
+        return sum(tuner.bench.tuning.whole(tuner.state, "replay")[0] for tuner in tuners)
 
     def provenance(self, tuners):
         """`replay` and `default_replay`: by these the compiler sees whether another build has measured the record."""
@@ -412,7 +448,7 @@ class _Run:
             **({"cost_model": self.settings["cost_model"]} if "cost_model" in self.settings else {}),
             "seed": self.settings["seed"],
             "trials": self.trials,
-            "replay": self.replayed(tuner.state for tuner in tuners),
+            "replay": self.replayed(tuners),
             "default_replay": self.default_replay,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
@@ -435,6 +471,6 @@ class _Run:
         rows = []
         for tuner in tuners:
             for piece, schedule in tuner.state:
-                cost = self.bench.tuning.alone(piece, schedule, "replay")
-                rows.append((self.bench.pieces[piece]["key"], schedule, *cost))
+                cost = tuner.bench.tuning.alone(piece, schedule, "replay")
+                rows.append((tuner.bench.pieces[piece]["key"], schedule, *cost))
         self.database.keep_layers(self.key[1], self.compiler, "replay", self.provenance(tuners), rows)
