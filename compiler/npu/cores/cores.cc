@@ -31,6 +31,8 @@ namespace {
 
 constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of which the prediction takes the best,
 constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
+constexpr size_t kPolished = 3;      // of these ways, the best ones, of which the finished programs are compared
+constexpr size_t kTiny = 100;        // instructions of a core's program up to which all of them are
 constexpr int64_t kNear = 32;        // of the best program's cycles: the part by which others may take more
 constexpr size_t kHands = 2;         // compilations at once: each has a planner for each core
 /// Cycles that a read waits for its turn on the bus, for each other core: programs are planned for some of these.
@@ -137,21 +139,23 @@ namespace {
 
 class Chip {
  public:
-  /// `turn`: cycles that a read waits for its turn on the bus, for each other core.
-  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, int64_t turn)
+  /// `turn`: cycles that a read waits for its turn on the bus, for each other core. `memo`: of chips that are compiled
+  /// one after the other.
+  Chip(const Graph& graph, const isa::MachineConfig& config, const Options& options, const Shares& shares, int64_t turn,
+       std::shared_ptr<SearchMemo> memo)
       : graph_(graph),
         config_(config),
         given_(options),
         options_(options_of_a_core(config, options, turn)),
         divisions_(shares.divisions) {
-    options_.memo = std::make_shared<SearchMemo>();  // of all cores; several chips are compiled at once
+    options_.memo = std::move(memo);
     chip_ = divided(graph, shares, config.memory_bytes());
     check_graph(chip_.graph);
   }
 
   /// Nothing where the streams would block each other.
-  std::optional<Program> run() {
-    plan_cores();
+  std::optional<Program> run(bool polish) {
+    plan_cores(polish);
     Program program;
     program.placements.assign(plan_.placements.begin(),
                               plan_.placements.begin() + static_cast<std::ptrdiff_t>(graph_.tensors.size()));
@@ -187,7 +191,7 @@ class Chip {
   }
 
  private:
-  void plan_cores() {
+  void plan_cores(bool polish) {
     StepTimes* const times = options_.times.get();
     cores_.resize(static_cast<size_t>(config_.cores));
     std::vector<bool> on_chip(chip_.graph.tensors.size(), false);
@@ -209,7 +213,7 @@ class Chip {
     for (Core& core : cores_) {
       move_units(core.units, core.graph, plan_.placements, config_, options_);
       timed(times, "schedules between neighbours", [&] { core.planner->settle(core.units, plan_); });
-      timed(times, "schedules by the whole stream", [&] { core.planner->polish(core.units, plan_); });
+      if (polish) timed(times, "schedules by the whole stream", [&] { core.planner->polish(core.units, plan_); });
     }
   }
 
@@ -415,20 +419,6 @@ std::span<const int64_t> turns_of(const isa::MachineConfig& config, const Option
   return brief ? all.subspan(1, 1) : all.subspan(1);
 }
 
-/// The program by these shares with the turns on the bus that take the fewest cycles.
-std::optional<Program> planned(const Graph& graph, const isa::MachineConfig& config, const Options& options,
-                               const Shares& shares, Given given, bool brief) {
-  if (undivided(shares)) return compile_one(graph, config, for_one_core(options));
-  const std::span<const int64_t> turns = turns_of(config, options, given, brief);
-  std::vector<std::optional<Program>> all(turns.size());
-  at_once(turns.size(), turns.size(),
-          [&](size_t k, size_t) { all[k] = Chip(graph, config, options, shares, turns[k]).run(); });
-  std::optional<Program> best;
-  for (std::optional<Program>& program : all)
-    if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
-  return best;
-}
-
 /// A way to compile a graph: a division, and whether chains may have products between others.
 struct Way {
   const Shares* shares = nullptr;
@@ -439,20 +429,21 @@ struct Way {
 class Ways {
  public:
   Ways(const Graph& graph, const isa::MachineConfig& config, const Options& options, Given given, bool brief)
-      : graph_(graph), config_(config), options_(options), given_(given), brief_(brief) {}
+      : graph_(graph), config_(config), options_(options), turns_(turns_of(config, options, given, brief)) {
+    for (auto& memos : memos_)
+      for (size_t turn = 0; turn < turns_.size(); ++turn) memos.push_back(std::make_shared<SearchMemo>());
+  }
 
-  /// Compiles in each way, some of them at once.
-  void offer(const std::vector<Way>& ways) {
+  /// Compiles in each way, some of them at once. `polish`: with schedules by the whole stream, which take as long as
+  /// all before. Those that are not polished are forgotten when others are.
+  void offer(const std::vector<Way>& ways, bool polish) {
     std::vector<std::optional<Program>> programs(ways.size());
-    at_once(kHands, ways.size(), [&](size_t k, size_t) {
-      Options by = options_;
-      by.products_between = ways[k].products_between && by.products_between;
-      programs[k] = planned(graph_, config_, by, *ways[k].shares, given_, brief_);
-    });
+    at_once(kHands, ways.size(), [&](size_t k, size_t hand) { programs[k] = planned(ways[k], polish, memos_[hand]); });
+    if (polish) best_.reset();
     for (size_t k = 0; k < ways.size(); ++k) {
       if (!programs[k]) continue;
       const int64_t cycles = predicted_cycles(*programs[k]);
-      tried_.emplace_back(cycles, ways[k].shares);
+      tried_.emplace_back(cycles, ways[k]);
       if (best_ && cycles >= least_) continue;
       least_ = cycles;
       best_ = std::move(programs[k]);
@@ -465,20 +456,44 @@ class Ways {
   /// The divisions whose programs take little more cycles than the best one, each without products between others.
   std::vector<Way> shorter() const {
     std::vector<Way> ways;
-    for (const auto& [cycles, shares] : tried_)
-      if (cycles <= least_ + least_ / kNear) ways.push_back({shares, false});
+    for (const auto& [cycles, way] : tried_)
+      if (cycles <= least_ + least_ / kNear) ways.push_back({way.shares, false});
+    return ways;
+  }
+
+  /// So many ways of the fewest cycles.
+  std::vector<Way> first(size_t count) const {
+    auto tried = tried_;
+    std::ranges::stable_sort(tried, {}, [](const auto& one) { return one.first; });
+    std::vector<Way> ways;
+    for (size_t k = 0; k < std::min(count, tried.size()); ++k) ways.push_back(tried[k].second);
     return ways;
   }
 
  private:
+  /// The program with the turns on the bus that take the fewest cycles.
+  std::optional<Program> planned(const Way& way, bool polish, const std::vector<std::shared_ptr<SearchMemo>>& memos) {
+    Options options = options_;
+    options.products_between = way.products_between && options.products_between;
+    if (undivided(*way.shares)) return compile_one(graph_, config_, for_one_core(options));
+    std::vector<std::optional<Program>> all(turns_.size());
+    at_once(turns_.size(), turns_.size(), [&](size_t k, size_t) {
+      all[k] = Chip(graph_, config_, options, *way.shares, turns_[k], memos[k]).run(polish);
+    });
+    std::optional<Program> best;
+    for (std::optional<Program>& program : all)
+      if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
+    return best;
+  }
+
   const Graph& graph_;
   const isa::MachineConfig& config_;
   const Options& options_;
-  const Given given_;
-  const bool brief_;
+  const std::span<const int64_t> turns_;
+  std::array<std::vector<std::shared_ptr<SearchMemo>>, kHands> memos_;  // by hand and turn
   std::optional<Program> best_;
-  int64_t least_ = 0;                                     // cycles of the best one
-  std::vector<std::pair<int64_t, const Shares*>> tried_;  // their cycles
+  int64_t least_ = 0;                           // cycles of the best one
+  std::vector<std::pair<int64_t, Way>> tried_;  // their cycles
 };
 
 }  // namespace
@@ -489,16 +504,21 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   const std::vector<Shares> all = timed(options.times.get(), "divisions among cores",
                                         [&] { return choose_shares(graph, config, options, kCompiled); });
   const Given how = given_of(graph, options);
-  Ways ways(graph, config, options, how, all.size() > 1);
-  ways.offer({{&all.front()}});
-  if (!ways.best() || ways.least() <= kShort) {
+  const bool rivals = all.size() > 1;
+  Ways ways(graph, config, options, how, rivals);
+  ways.offer({{&all.front()}}, !rivals);
+  if (!rivals) return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, for_one_core(options));
+  const bool few = !ways.best() || ways.least() <= kShort;
+  if (few) {
     std::vector<Way> others;
     for (size_t k = 1; k < all.size(); ++k) others.push_back({&all[k]});
-    ways.offer(others);
+    ways.offer(others, false);
   }
   // As of one core (place_chains): of a short stream also with shorter chains.
   const bool short_stream = ways.best() && static_cast<int64_t>(ways.best()->instructions.size()) <= kAsCompiled;
-  if (short_stream && options.products_between && how == Given::kNothing) ways.offer(ways.shorter());
+  if (short_stream && options.products_between && how == Given::kNothing) ways.offer(ways.shorter(), false);
+  const bool tiny = ways.best() && ways.best()->instructions.size() <= kTiny;
+  ways.offer(ways.first(!few ? 1 : tiny ? SIZE_MAX : kPolished), true);
   return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, for_one_core(options));
 }
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/npu/cores/chip_bench.h"
 #include "compiler/npu/cores/cores.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
@@ -24,8 +25,14 @@ uint64_t number(const char* variable, uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// Runs as many graphs of a kind as asked for; at least a share of a quarter must have become programs of several
-/// cores.
+/// The options with what was chosen.
+Options with_schedules_of(const Program& program, Options options = {}) {
+  for (const LayerInfo& layer : program.layers) options.divided.push_back(layer.divided);
+  return options;
+}
+
+/// Runs as many graphs of a kind as asked for, each fourth one also with what was chosen as given; at least a share of
+/// a quarter must have become programs of several cores.
 template <typename Make>
 void repeat(uint64_t count, uint64_t first, Make&& make, int64_t room = 0) {
   count *= number("TESSERA_NPU_TESTS", 1);
@@ -48,6 +55,9 @@ void repeat(uint64_t count, uint64_t first, Make&& make, int64_t room = 0) {
     ASSERT_EQ(test::compare(graph, config, seed, options, &program), "")
         << "seed " << seed << ", " << config.cores << " x " << config.name;
     divided += program.others.empty() ? 0 : 1;
+    if (program.others.empty() || seed % 4 != 0) continue;
+    ASSERT_EQ(test::compare(graph, config, seed, with_schedules_of(program, options)), "")
+        << "given, seed " << seed << ", " << config.cores << " x " << config.name;
   }
   EXPECT_GE(4 * divided, count);
 }
@@ -185,6 +195,73 @@ TEST(Cores, ShorterChainsAreCompared) {
 TEST(Cores, DivisionsOfSingleOperationsAreCompared) {
   const Graph graph = separable(24, 24, {16, 32, 32, 64, 64, 64, 128});
   EXPECT_GT(choose_shares(graph, chip("npu256", 4), {}, 1).size(), 3u);
+}
+
+TEST(Cores, WhatWasChosenCanBeGiven) {
+  for (const int cores : {2, 4}) {
+    const isa::MachineConfig config = chip("npu256", cores);
+    const Graph graph = separable(24, 24, {16, 32, 32, 64});
+    const Program chosen = compile(graph, config, {});
+    const Options given = with_schedules_of(chosen);
+    // The engines' turns may be better ones, since schedules that are given leave time to compare more of them.
+    EXPECT_LE(predicted_cycles(compile(graph, config, given)), predicted_cycles(chosen)) << cores;
+    EXPECT_EQ(test::compare(graph, config, 1, given), "") << cores;
+  }
+}
+
+TEST(Cores, AnyDivisionThatIsGivenComputesTheSame) {
+  const isa::MachineConfig config = chip("npu256", 4);
+  const Graph graph = separable(12, 10, {32, 48});
+  for (size_t i = 1; i < graph.operations.size(); ++i) {
+    for (Division division : divisions_of(graph, graph.operations[i], 4, config.block_out)) {
+      division.own = i % 2 == 0 ? std::optional<bool>(false) : std::nullopt;
+      Options options;
+      options.divided.resize(graph.operations.size());
+      options.divided[i] = schedule::DividedSchedule{division, {}};
+      Program program;
+      ASSERT_EQ(test::compare(graph, config, 1, options, &program), "") << i;
+      if (program.others.empty()) continue;
+      const Division& taken = program.layers[i].divided->division;
+      EXPECT_EQ(taken.axis, division.axis);
+      EXPECT_EQ(taken.ends, division.ends);
+    }
+  }
+}
+
+TEST(Cores, DivisionsThatCannotBeAreRefused) {
+  const isa::MachineConfig config = chip("npu256", 4);
+  const Graph graph = separable(12, 10, {32, 48});
+  const auto why = [&](Division division) { return obstacle(graph, graph.operations[1], division, 4, 16); };
+  EXPECT_EQ(why({kRows, {1, 6, 6, 12}}), "");
+  EXPECT_EQ(why({{}, {}, 3}), "");
+  EXPECT_NE(why({{}, {}, 4}).find("there is no core 4 of 4"), std::string::npos);
+  EXPECT_NE(why({kRows, {6, 12}}).find("2 entries for 4 cores"), std::string::npos);
+  EXPECT_NE(why({kRows, {3, 2, 4, 12}}).find("must not fall"), std::string::npos);
+  EXPECT_NE(why({kRows, {1, 2, 3, 4}}).find("the last of 'ends' must be 12, all rows"), std::string::npos);
+  EXPECT_NE(why({kChannels, {8, 16, 32, 32}}).find("multiples of 16"), std::string::npos);
+  Options options;
+  options.divided.resize(graph.operations.size());
+  options.divided.back() = schedule::DividedSchedule{{kRows, {2, 4, 6, 6}, 0, true}, {}};
+  try {
+    (void)compile(graph, config, options);
+    ADD_FAILURE() << "what leaves the graph is no core's own";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("say \"own\": false"), std::string::npos);
+  }
+}
+
+TEST(Cores, TheBenchCountsWhatIsCompiled) {
+  const isa::MachineConfig config = chip("npu256", 4);
+  const Graph graph = separable(24, 24, {16, 32, 32, 64});
+  const Program program = compile(graph, config, {});
+  const ChipBench bench(graph, config, {});
+  EXPECT_LE(predicted_cycles(bench.program(bench.chosen())), predicted_cycles(program));
+  for (size_t i = 0; i < graph.operations.size(); ++i) {
+    for (const Division& way : bench.ways(i)) EXPECT_EQ(obstacle(graph, graph.operations[i], way, 4, 16), "");
+  }
+  std::vector<std::vector<Placed>> missing = bench.chosen();
+  missing.back().pop_back();
+  EXPECT_THROW((void)bench.program(missing), Error);
 }
 
 }  // namespace
