@@ -60,6 +60,7 @@ void bind_tuning(py::module_& m) {
              }
              return rows;
            })
+      .def_property_readonly("cores", &Tuning::cores)
       .def("divisions", &Tuning::divisions)
       .def("chip_layers", &Tuning::chip_layers)
       .def("ways", &Tuning::ways, released())

@@ -81,8 +81,9 @@ Tuning::Tuning(const compiler::ModelSource& model, SessionOptions options) {
     ++number;
   }
   for (const Piece& piece : pieces_)
-    if (piece.count == 1) layers_.push_back(piece.layers[0]);
-  for (const auto& [layer, division] : divisions_) layers_.push_back(layer);
+    if (piece.count == 1 && config_.cores == 1) layers_.push_back(piece.layers[0]);
+  for (const std::vector<std::string>& layers : chip_layers_)
+    layers_.insert(layers_.end(), layers.begin(), layers.end());
   model_key_ = digest(all);
   machine_key_ = digest(isa::to_toml(config_) + " " + std::to_string(npu.dram_latency_cycles) + " " +
                         std::to_string(npu.dram_bandwidth_bytes) + npu.dram_cost.preset);
@@ -243,9 +244,44 @@ std::string Tuning::named(size_t piece, const std::string& schedule) const {
   return form.dump();
 }
 
+namespace {
+
+/// The schedules of a chip's layers, with those of their parts by names of their own. `layers`: their new names.
+ordered_json parts_of(const ordered_json& given, const std::vector<std::string>& layers,
+                      const std::vector<std::string>& operations) {
+  std::map<std::string, std::string> names;  // of operations, as chains call them
+  size_t next = 0;
+  for (const auto& [name, schedule] : given.items()) names[name] = operations[next++];
+  ordered_json result = ordered_json::object();
+  next = 0;
+  for (const auto& [name, schedule] : given.items()) {
+    const std::string& layer = layers[next++];
+    result[layer] = schedule;
+    const ordered_json parts = schedule.is_object() ? schedule.value("cores", ordered_json::array()) : ordered_json();
+    if (!parts.empty()) result[layer].erase("cores");
+    for (size_t core = 0; core < parts.size(); ++core) {
+      ordered_json part = parts[core];
+      if (part.is_null()) continue;
+      if (part.is_object() && part.contains("chain"))
+        for (ordered_json& link : part["chain"])
+          if (link.is_string() && names.contains(link.get<std::string>())) link = names[link.get<std::string>()];
+      result[layer + "@" + std::to_string(core)] = std::move(part);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 std::string Tuning::renamed(const std::string& schedules) const {
   const ordered_json given = ordered_json::parse(schedules, nullptr, false);
   if (!given.is_object() || given.size() != layers_.size()) return schedules;
+  if (!chips_.empty()) {
+    std::vector<std::string> operations;
+    for (const auto& chip : chips_)
+      for (const npu::Operation& operation : chip->graph().operations) operations.push_back(operation.name);
+    return parts_of(given, layers_, operations).dump();
+  }
   if (std::ranges::all_of(layers_, [&](const std::string& layer) { return given.contains(layer); })) return schedules;
   std::map<std::string, std::string> links;  // by layer: what chains call it
   for (const Piece& piece : pieces_) links[piece.layers[0]] = piece.links[0];

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/npu/cores/chip_bench.h"
+#include "compiler/npu/chip_bench.h"
 #include "compiler/npu/workbench.h"
 #include "tessera/session.h"
 #include "tessera/tuning/judges.h"
@@ -47,6 +47,7 @@ class Tuning {
 
   /// `kept`: schedules that the compiler takes, by layer; on a chip alone.
   std::vector<Placed> chosen(const std::map<std::string, std::string>& kept = {}) const;
+  int cores() const { return config_.cores; }
   /// On a chip the layers of each graph, in order.
   const std::vector<std::vector<std::string>>& chip_layers() const { return chip_layers_; }
   /// Other divisions of a layer of a chip, as JSON.
@@ -63,7 +64,7 @@ class Tuning {
   /// A piece's schedule, perhaps of another model, with the names of this one.
   std::string named(size_t piece, const std::string& schedule) const;
   /// Schedules by layer, as JSON, of a model with this one's layers in this order, under this one's names. What has
-  /// other layers stays as it is.
+  /// other layers stays as it is. On a chip the schedules of parts leave as those of layers with "@core" behind.
   std::string renamed(const std::string& schedules) const;
   /// What closing the tiles of a single operation has come to (npu/exhaust.h). `tiles`: that are closed, those of the
   /// least bounds. `schedule`: "" where none was measured. `cut`: the least bound of a program that was not measured, 0

@@ -36,9 +36,9 @@ bool constant(const emit::Work& work) {
 }
 
 /// A core's stream, and the first place where each of its last constants may be fetched.
-class Stream {
+class MovableStream {
  public:
-  Stream(const CoreCode& code, int64_t per_cent) : code_(code) {
+  MovableStream(const CoreCode& code, int64_t per_cent) : code_(code) {
     int64_t left = 0;
     for (const emit::Work* work : code.works) left += transfers(*work) && constant(*work) ? work->dram_bytes : 0;
     left = left * per_cent / 100;
@@ -103,7 +103,7 @@ std::optional<State> filled(const State& state, int64_t last, int64_t share, int
   for (size_t core = 0; core < state.codes.size(); ++core) {
     std::vector<int64_t> room = state.replayed.rests[core];
     for (int64_t& cycles : room) cycles = cycles * bytes * share / 100;
-    next.codes.push_back(Stream(state.codes[core], last).with(room));
+    next.codes.push_back(MovableStream(state.codes[core], last).with(room));
   }
   std::optional<Replayed> replayed = replay(next.codes);
   if (!replayed) return std::nullopt;

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/npu/cores/chip_bench.h"
+#include "compiler/npu/chip_bench.h"
 #include "compiler/npu/cores/cores.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"

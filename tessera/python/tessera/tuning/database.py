@@ -69,9 +69,23 @@ WAYS = {  # {part of SQLite's message: what to do}
 
 
 def is_result(value):
-    """Of a unit of work: {"trials": [[cycles, bytes, [[piece, schedule], ...]], ...]}, and samples perhaps."""
+    """Of a unit of work: {"trials": [[cycles, bytes, [[piece, schedule], ...]], ...]}, and perhaps samples, or on a
+    chip "divided": the same with the divisions behind each."""
     trials = value.get("trials") if isinstance(value, dict) else None
-    return isinstance(trials, list) and all(map(is_trial, trials)) and isinstance(value.get("samples", []), list)
+    if not isinstance(trials, list) or not all(map(is_trial, trials)):
+        return False
+    divided = value.get("divided", [])
+    return isinstance(divided, list) and all(map(is_divided, divided)) and isinstance(value.get("samples", []), list)
+
+
+def is_divided(value):
+    return (
+        isinstance(value, list)
+        and len(value) == 4
+        and is_trial(value[:3])
+        and isinstance(value[3], dict)
+        and all(isinstance(division, str) for division in value[3].values())
+    )
 
 
 def is_trial(value):

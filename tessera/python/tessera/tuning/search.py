@@ -25,6 +25,7 @@ REFUSALS = ("does_not_fit", "invalid_argument", "unsupported")  # of schedules t
 PARENTS, CHILDREN, GENERATION = 16, 128, 16  # of an evolution: who has children, how many, how many are replayed
 CHANCES = 4  # of a generation, taken without asking the cost model
 WINDOWS = (1, 1, 1, 2, 4, 8)  # layers of a chip whose divisions change together
+DIVISIONS = 4  # of a unit, of which some may be illegal
 BENCHES = 4  # that a process keeps
 BUILD = compiler_digest()  # of this process, whatever is built meanwhile
 OTHER_BUILD = {"other_build": True}  # in place of a result
@@ -210,7 +211,9 @@ def divide(bench, payload, shared):
     state = [tuple(unit) for unit in payload["state"]]
     graph = bench.pieces[state[0][0]]["graph"]
     found = []
-    for _ in range(payload["finals"]):
+    for _ in range(DIVISIONS):
+        if len(found) == payload["finals"]:
+            break
         divisions = bench.redivided(graph, rng)
         try:
             other = bench_of(shared, payload, divisions)

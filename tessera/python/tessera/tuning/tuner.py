@@ -385,7 +385,7 @@ class _Run:
         kept = self.database.unit(key)
         if kept is None and payload["finals"] < FINALS:
             kept = self.database.unit(self.digest({**payload, "finals": FINALS}))
-        return kept and {**kept, "trials": kept["trials"][: payload["finals"]]}
+        return kept and kept | {key: kept[key][: payload["finals"]] for key in ("trials", "divided") if key in kept}
 
     def results(self, pool, payloads):
         """In the order of the payloads; those that the database has are not run again."""
@@ -422,17 +422,20 @@ class _Run:
         return [found[key] for key in keys]
 
     def schedules(self, tuners):
-        result, divisions = {}, {}
+        """By layer, as Session.schedules() shows them."""
+        result = {}
         for tuner in tuners:
-            # A unit may have been found for a model whose layers have other names.
+            found = {}
             for piece, schedule in tuner.state:
-                own = tuner.bench.tuning.named(piece, schedule)
-                for layer in tuner.bench.pieces[piece]["layers"]:
-                    result[layer] = json.loads(own)
+                # A unit may have been found for a model whose layers have other names.
+                own = json.loads(tuner.bench.tuning.named(piece, schedule))
+                found.update(dict.fromkeys(tuner.bench.pieces[piece]["layers"], own))
             layers = tuner.bench.tuning.chip_layers()
             for layer in layers[tuner.graph] if layers else ():
-                divisions[layer] = json.loads(tuner.bench.divisions[layer])
-        return result | divisions
+                parts = [found.pop(f"{layer}@{core}", None) for core in range(tuner.bench.tuning.cores)]
+                result[layer] = json.loads(tuner.bench.divisions[layer]) | {"cores": parts}
+            result |= found
+        return result
 
     @staticmethod
     def replayed(tuners):

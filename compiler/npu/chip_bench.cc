@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/npu/cores/chip_bench.h"
+#include "compiler/npu/chip_bench.h"
 
 #include <algorithm>
 #include <utility>
