@@ -4,7 +4,8 @@
 A copy of the sources gets one more instruction in isa.toml and a fresh generation, nothing else. Then the generator,
 the C++ compiler and Verilator must name every place that still has to learn it, and these places must be the list in
 CONTRIBUTING.md: at most ten, none of them silent. Compilers only check (-fsyntax-only, --lint-only), with the commands
-of the build in TESSERA_BUILD.
+of the build in TESSERA_BUILD. What they said of a source stands there, and they are not asked again while the source,
+what it includes of the project and of the build, and the command are the same.
 
 The short form compiles what can reach the places of the list and checks that each of them is named, for an
 instruction of the vector unit, one of the matrix unit, and a transfer. The long form (TESSERA_LONG=1) adds all three,
@@ -16,6 +17,8 @@ moves elements.
 """
 
 import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -30,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("TESSERA_BUILD", ROOT / "build" / "release")).resolve()
 LONG = bool(os.environ.get("TESSERA_LONG"))
 MOST_PLACES = 10
+KEPT = BUILD / "tests" / "named"  # what compilers said
 
 TRANSPOSE = """
 [[instruction]]
@@ -105,10 +109,10 @@ def generate(sources):
 
 
 def includes(path, sources, seen):
-    """Adds the project's files that `path` includes, with those that they include."""
-    for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
-        inner = sources / name
-        if inner not in seen and inner.exists():
+    """Adds the project's and the build's files that `path` includes, with those that they include."""
+    for name in re.findall(r'^\s*#\s*include "([^"]+)"', path.read_text(), re.M):
+        inner = next((found for at in (sources, BUILD, path.parent) if (found := at / name).is_file()), None)
+        if inner is not None and inner not in seen:
             seen.add(inner)
             includes(inner, sources, seen)
     return seen
@@ -170,16 +174,34 @@ def named_by(output, sources):
     return places
 
 
+@functools.cache
+def version_of(compiler):
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def places_in(unit, command, sources):
+    """What a compiler names in a source, none where it takes it. Kept by all that it depends on, but for the system's
+    headers."""
+    read = sorted(includes(unit, sources, {unit}))
+    contents = [(os.path.relpath(path, sources), path.read_text()) for path in read if path.is_relative_to(sources)]
+    made = [(str(path), path.read_text()) for path in read if not path.is_relative_to(sources)]
+    parts = version_of(command[0]), [word.replace(str(sources), "") for word in command], contents, made
+    kept = KEPT / hashlib.sha256(repr(parts).encode()).hexdigest()
+    if kept.exists():
+        return set(json.loads(kept.read_text()))
+    result = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
+    places = named_by(result.stderr, sources)
+    assert (result.returncode == 0) == (not places), f"{unit}: {result.returncode}, no place in\n{result.stderr[:4000]}"
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(sorted(places)))
+    return places
+
+
 def compiler_places(sources, units):
     commands = compile_commands(sources)
 
     def check(unit):
-        result = subprocess.run(
-            commands[unit], cwd=BUILD, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C")
-        )
-        places = named_by(result.stderr, sources)
-        assert result.returncode == 0 or places, f"{unit}: no place in\n{result.stderr[:4000]}"
-        return places
+        return places_in(unit, commands[unit], sources)
 
     with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
         return set().union(*pool.map(check, [unit for unit in units if unit in commands]))
@@ -276,9 +298,7 @@ def table_places(entry, sources):
     commands, named = compile_commands(sources), {}
     for unit, neighbour in TABLE_READERS.items():
         command = [*commands[sources / neighbour][:-1], str(sources / unit)]
-        result = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
-        named[unit] = named_by(result.stderr, sources)
-        assert (result.returncode == 0) == (not named[unit]), result.stderr[:4000]
+        named[unit] = places_in(sources / unit, command, sources)
     return named
 
 
