@@ -34,6 +34,7 @@ BUILD = pathlib.Path(os.environ.get("TESSERA_BUILD", ROOT / "build" / "release")
 LONG = bool(os.environ.get("TESSERA_LONG"))
 MOST_PLACES = 10
 KEPT = BUILD / "tests" / "named"  # what compilers said
+COPY = "COPY-OF-THE-SOURCES"
 
 TRANSPOSE = """
 [[instruction]]
@@ -126,8 +127,10 @@ def compiled(entry):
     return [u for u in units if u.is_relative_to(ROOT) and not u.is_relative_to(BUILD) and u.suffix == ".cc"]
 
 
-def compile_commands(sources):
-    """Translation unit in the copy -> the build's own command, for this unit, as a check of the syntax."""
+@functools.cache
+def build_commands():
+    """Translation unit -> the build's own command, for this unit, as a check of the syntax, both from the root of the
+    sources, which COPY stands for in the command."""
     commands = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         folder = pathlib.Path(entry["directory"])
@@ -135,7 +138,7 @@ def compile_commands(sources):
         def relocate(text, folder=folder):
             path = (folder / text).resolve()
             inside = path.is_relative_to(ROOT) and not path.is_relative_to(BUILD)
-            return str(sources / path.relative_to(ROOT)) if inside else str(path)
+            return f"{COPY}/{path.relative_to(ROOT)}" if inside else str(path)
 
         arguments, words = [], iter(shlex.split(entry["command"]))
         for word in words:
@@ -149,10 +152,16 @@ def compile_commands(sources):
                 arguments += [word, relocate(next(words))]
             else:
                 arguments.append(word)
+        arguments += ["-fsyntax-only", "-w", "-fdiagnostics-color=never"]
         for unit in compiled(entry):
-            moved = sources / unit.relative_to(ROOT)
-            commands[moved] = [*arguments, "-fsyntax-only", "-w", "-fdiagnostics-color=never", str(moved)]
+            commands[unit.relative_to(ROOT)] = [*arguments, f"{COPY}/{unit.relative_to(ROOT)}"]
     return commands
+
+
+def compile_commands(sources):
+    """The same for a copy of the sources."""
+    found = build_commands().items()
+    return {sources / unit: [word.replace(COPY, str(sources)) for word in command] for unit, command in found}
 
 
 def named_by(output, sources):
