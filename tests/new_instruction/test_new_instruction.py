@@ -273,6 +273,29 @@ def test_the_sources_themselves_pass(tmp_path):
         assert verilator_places(tmp_path, [path for path in sorted(listed) if path.suffix == ".sv"]) == set()
 
 
+def test_a_compiler_is_asked_again_when_a_header_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.KEPT", tmp_path / "kept")
+    unit, header, outer = (tmp_path / name for name in ("unit.cc", "inner.h", "outer.h"))
+    unit.write_text('#include "outer.h"\nint three = two + 1;\n')
+    outer.write_text('#include "inner.h"\n')
+    command = ["c++", f"-I{tmp_path}", "-fsyntax-only", str(unit)]
+    asked = []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda words, **options: asked.append(words) or run(words, **options))
+    for text, places, times in (
+        ("int two = 2;\n", set(), 1),
+        ("int two = 2;\n", set(), 1),
+        ("int two = none;\n", {"inner.h"}, 2),
+        ("int two = 2;\n", set(), 2),
+        ("int two = none;\n", {"inner.h"}, 2),
+    ):
+        header.write_text(text)
+        assert places_in(unit, command, tmp_path) == places
+        assert asked.count(command) == times
+    assert places_in(unit, [*command, "-DOTHER"], tmp_path) == {"inner.h"}
+    assert len(asked) == 4  # for its version, too
+
+
 @pytest.mark.parametrize("instruction", [TRANSPOSE, OUTER, SCATTER], ids=["alu", "gemm", "store"])
 def test_the_build_names_one_file_of_each_row(instruction, tmp_path):
     places = places_of([instruction], tmp_path, long=False)
