@@ -82,6 +82,10 @@ Expander::Operand Expander::step(const std::string& op, std::vector<Operand> ope
   return steps(op, std::move(operands), std::move(attributes), 1)[0];
 }
 
+Expander::Operand Expander::cast(Operand operand, DType to) {
+  return step("Cast", {std::move(operand)}, {{"to", static_cast<int64_t>(to)}});
+}
+
 Expansion Expander::finish(std::vector<Operand> results) {
   results.resize(node_.output_count);
   expansion_.results = std::move(results);

@@ -33,6 +33,8 @@ class Expander {
                              size_t results, const std::string& domain = "", int version = 0);
   /// The same for a step of one result.
   Operand step(const std::string& op, std::vector<Operand> operands, Attributes attributes = {});
+  /// The operand as another element type.
+  Operand cast(Operand operand, DType to);
   Expansion finish(std::vector<Operand> results);
 
  private:

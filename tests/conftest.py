@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the project's root on the import path, so that `tests.oracle` and the rooms' helpers are importable from every
-test. Programs are compiled in tests, and not found on disk. ONNX Runtime is the oracle of integers: on processors
-without VNNI its products of uint8 and int8 saturate unless an option says otherwise (docs/numerics.md), so every
-session of the tests has that option. Programs that tests start heed Ctrl-C, also where a shell has started the tests in
-its background and lets them ignore it."""
+test. Programs are compiled in tests, and not found on disk, but for tests that ask for `compiled_once`. ONNX Runtime is
+the oracle of integers: on processors without VNNI its products of uint8 and int8 saturate unless an option says
+otherwise (docs/numerics.md), so every session of the tests has that option. Programs that tests start heed Ctrl-C, also
+where a shell has started the tests in its background and lets them ignore it."""
 
 import functools
 import os
@@ -64,6 +64,23 @@ else:
             plain(self, model, options, *arguments, **keywords)
 
     onnxruntime.InferenceSession.__init__ = precise
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """A folder of programs, of all processes of a run, that is empty when the tests begin."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "programs"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return str(folder)
+
+
+@pytest.fixture
+def compiled_once(programs, monkeypatch):
+    """The same model is compiled once for the same machine, shapes and options by all tests that ask for this; the
+    program is found for the next device, or the next question about it. Not for tests that compare two runs of the
+    compiler."""
+    monkeypatch.setenv("TESSERA_CACHE", programs)
 
 
 def pytest_collection_modifyitems(items):

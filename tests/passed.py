@@ -7,12 +7,15 @@ shared libraries, and of the files that it may open. A file of Python tests is k
 files of tests that it names, of everything else in the project, of what the build has made, and of what is installed;
 documents count only where one of these, or a helper that they name, opens one. A file stands for each digest that has
 passed, in BUILD/tests/passed, and says how many tests there were. What this file does not know how to describe always
-runs. `./dev test --fresh` runs everything."""
+runs. `./dev test --fresh` runs everything. How long each file of Python tests took stands in BUILD/tests/seconds.json,
+so that the longest ones start first."""
 
 import ast
 import functools
 import hashlib
 import importlib.metadata
+import json
+import math
 import os
 import pathlib
 import re
@@ -181,16 +184,28 @@ class Passed:
         contents = [(one, self.content(self.root / one)) for one in files]
         return digest(name, self.env, contents, others, documents if reads else "")
 
-    def python(self, folders, fresh=False, copies=False):
+    def python(self, folders, fresh=False, copies=()):
         """Of the files of Python tests in these folders: digests of those that could end otherwise than when they last
-        passed, and how many tests the others have."""
-        inside = tuple(f"{folder}/" for folder in folders)
+        passed, the longest ones first, and how many tests the others have. `copies`: the folders whose tests copy the
+        sources."""
+        inside, copying = (tuple(f"{folder}/" for folder in names) for names in (folders, copies))
         names = [name for name in self.sources if of_tests(name) and name.startswith(inside)]
-        keys = {name: self.key_of_file(name, copies) for name in names}
+        seconds = self.seconds()
+        names.sort(key=lambda name: -seconds.get(name, math.inf))  # a new one may take long
+        keys = {name: self.key_of_file(name, name.startswith(copying)) for name in names}
         old = {name: 0 if fresh else self.count(key) for name, key in keys.items()}
         return {name: key for name, key in keys.items() if not old[name]}, {
             n: count for n, count in old.items() if count
         }
+
+    def seconds(self):
+        """How long files of Python tests took when they last ran."""
+        path = self.folder.parent / "seconds.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def keep_seconds(self, seconds):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder.parent / "seconds.json").write_text(json.dumps(self.seconds() | seconds, indent=0, sort_keys=True))
 
     def count(self, key):
         """How many tests the file had that has passed under this digest."""
@@ -216,19 +231,32 @@ def stamp(path):
     return str(path), one.st_size, one.st_mtime_ns
 
 
-def files_that_passed(report):
-    """Counts of tests by file of Python tests, from pytest's report (`--junitxml`), of files of which none failed."""
+def cases_by_file(report):
+    """The cases of pytest's report (`--junitxml`), each with its file of Python tests; none without a report."""
     if not report.exists():
-        return {}
-    counts, failed = {}, set()
+        return
     for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
         words = case.get("classname", "").split(".")
         last = next((k for k, word in enumerate(words) if word.startswith("test_")), len(words) - 1)
-        name = "/".join(words[: last + 1]) + ".py"
+        yield "/".join(words[: last + 1]) + ".py", case
+
+
+def files_that_passed(report):
+    """Counts of tests by file of Python tests, from pytest's report, of files of which none failed."""
+    counts, failed = {}, set()
+    for name, case in cases_by_file(report):
         counts[name] = counts.get(name, 0) + (case.find("skipped") is None)
         if case.find("failure") is not None or case.find("error") is not None:
             failed.add(name)
     return {name: count for name, count in counts.items() if name not in failed}
+
+
+def seconds_of_files(report):
+    """How long each file of Python tests took, from pytest's report."""
+    seconds = {}
+    for name, case in cases_by_file(report):
+        seconds[name] = seconds.get(name, 0) + float(case.get("time", 0))
+    return {name: took for name, took in seconds.items() if took > 0}
 
 
 def passes(report):

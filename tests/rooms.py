@@ -14,14 +14,11 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Folders and files for pytest, a process for each group: those of the second and of the third group copy the sources or
-# load other copies of what the first one loads.
+# Folders and files for pytest, a process for each group: those of the second group load other copies of what the first
+# one loads.
 SYSTEM = "system cpu import conformance oracle litert fuzz tile bare_metal litex torch"
-PYTHON = [
-    [*(f"tests/{room}" for room in SYSTEM.split()), "ops/tests"],
-    ["isa/tests", "tests/new_instruction", "tests/tests"],
-    ["tests/pt2e", "tests/executorch"],
-]
+COPIES = ["isa/tests", "tests/new_instruction", "tests/tests"]  # their tests copy or read the sources
+PYTHON = [[*(f"tests/{room}" for room in SYSTEM.split()), "ops/tests", *COPIES], ["tests/pt2e", "tests/executorch"]]
 # What the Python tests of a folder need of the build; the others need PACKAGE. What is OPTIONAL a build without
 # Verilator, gRPC or XRT cannot make, and its tests say what they miss.
 PACKAGE = ("tessera", "_tessera", "tessera_ops_python", "tessera_nn_python")

@@ -20,8 +20,10 @@ import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import typing
 
@@ -34,21 +36,28 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 @dataclasses.dataclass
 class Stage:
     """What runs as one process: `kind` says how to count, `finish` what to do behind it, `unchanged` how many tests
-    need not run because they would end as before."""
+    need not run because they would end as before. What runs `beside` the next stage is shown behind that one."""
 
     kind: str
     command: list
     unchanged: int = 0
     finish: typing.Callable = lambda: None
+    beside: bool = False
 
 
-def stream(command, env):
-    """Runs a command, shows its output as it comes, returns (status, output)."""
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+def start(command, env, output=subprocess.PIPE):
+    return subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
+
+
+def stream(process, kept):
+    """Shows a process's output as it comes, or what is kept of it when it ends. Returns (status, output)."""
+    if kept is not None:
+        process.wait()
+        kept.seek(0)
     lines = []
-    for line in process.stdout:
+    for line in kept or process.stdout:
         sys.stdout.write(line)
         sys.stdout.flush()
         lines.append(line)
@@ -108,15 +117,15 @@ ALONE = {"-s", "--capture=no", "--pdb", "--trace", "-n"}
 
 def workers(arguments):
     """Processes of pytest: one more than processors, as tests of servers and boards wait, as long as there are three
-    gigabytes for each. A file's tests share one, with what they prepare for each other. None without pytest-xdist, on a
-    single processor, and for single tests."""
+    gigabytes for each. A file's tests share one, with what they prepare for each other; files start in the order in
+    which they are given. None without pytest-xdist, on a single processor, and for single tests."""
     single = ALONE & set(arguments) or any("::" in argument for argument in arguments)
     if single or importlib.util.find_spec("xdist") is None:
         return []
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     processors = int(os.environ.get("TESSERA_JOBS") or os.cpu_count() or 1)
     count = min(processors + 1, max(1, memory // 3))
-    return ["-n", str(count), "--dist", "loadfile"] if min(count, processors) > 1 else []
+    return ["-n", str(count), "--dist", "loadfile", "--no-loadscope-reorder"] if min(count, processors) > 1 else []
 
 
 def pytest_stage(arguments, **keywords):
@@ -125,8 +134,9 @@ def pytest_stage(arguments, **keywords):
 
 
 def python_stage(build, folders, options, memory):
-    """All files of Python tests in these folders that could end otherwise than when they last passed."""
-    wanted, unchanged = memory.python(folders, options.fresh, copies=folders != rooms.PYTHON[0])
+    """All files of Python tests in these folders that could end otherwise than when they last passed, the longest ones
+    first: a long one that starts last keeps one processor busy alone."""
+    wanted, unchanged = memory.python(folders, options.fresh, rooms.COPIES)
     report = build / "tests" / "pytest.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
@@ -134,9 +144,10 @@ def python_stage(build, folders, options, memory):
     def finish():
         for name, count in passed.files_that_passed(report).items():
             memory.keep(wanted.get(name), count)
+        memory.keep_seconds(passed.seconds_of_files(report))
 
-    arguments = [f"--junitxml={report}", *(f"--ignore={name}" for name in unchanged)]
-    return pytest_stage([*arguments, *folders], unchanged=sum(unchanged.values()), finish=finish)
+    files = wanted or [*(f"--ignore={name}" for name in unchanged), *folders]
+    return pytest_stage([f"--junitxml={report}", *files], unchanged=sum(unchanged.values()), finish=finish)
 
 
 def ctest_stage(build, names, unchanged=0, **keywords):
@@ -190,10 +201,12 @@ def all_stages(options, extra, env):
     if not extra:
         if not drawn:
             lint = [sys.executable, "tests/lint.py", "--all", "--tidy-last", "20", "--build", str(build)]
-            yield Stage("lint", [*lint, *(["--fresh"] if options.fresh else [])])
+            yield Stage("lint", [*lint, *(["--fresh"] if options.fresh else [])], beside=True)
         yield unit_stage(build, options, env)
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
     others = [argument for argument in extra if argument not in files]
+    if options.fresh:
+        shutil.rmtree(build / "tests" / "named", ignore_errors=True)  # what compilers said in tests/new_instruction
     memory = passed.Passed(build, env)
     for group in [files] if files else rooms.PYTHON:
         if not extra and not drawn:
@@ -221,26 +234,40 @@ def outcome(name, text):
 
 
 def run(stages, options, env):
-    """Runs stages one after the other. Returns the exit status."""
+    """Runs stages one after the other, but for those that run beside the next one. Returns the exit status."""
     build = (ROOT / options.build).resolve()
-    total = [0, 0, 0, 0]
-    for stage in stages:
-        name, command = stage.kind, stage.command
-        if options.only and name != options.only:
-            continue
-        shown = [word if len(word) < SHOWN else f"{word[:SHOWN]}..." for word in command]
-        print(f"\n=== {name}: {' '.join(shown)}", flush=True)
-        start = time.monotonic()
-        status, text = stream(command, sanitizer_environment(env) if name == "system" and sanitized(build) else env)
+    total, beside = [0, 0, 0, 0], []
+
+    def end(stage, process, kept, begun):
+        status, text = stream(process, kept)
         stage.finish()
-        p, f, s = outcome(name, text)
-        if name == "system" and status == 5:
+        p, f, s = outcome(stage.kind, text)
+        if stage.kind == "system" and status == 5:
             status = 0  # pytest: the options select no test of this group
         if status != 0 and f == 0:
             f = 1
         same = f", {stage.unchanged} unchanged since they passed" if stage.unchanged else ""
-        print(f"=== {name}: {p} passed, {f} failed, {s} skipped{same}, {time.monotonic() - start:.0f} s", flush=True)
-        total = [sum(pair) for pair in zip(total, (p, f, s, stage.unchanged), strict=True)]
+        seconds = time.monotonic() - begun
+        print(f"=== {stage.kind}: {p} passed, {f} failed, {s} skipped{same}, {seconds:.0f} s", flush=True)
+        total[:] = [sum(pair) for pair in zip(total, (p, f, s, stage.unchanged), strict=True)]
+
+    for stage in stages:
+        if options.only and stage.kind != options.only:
+            continue
+        shown = [word if len(word) < SHOWN else f"{word[:SHOWN]}..." for word in stage.command]
+        print(f"\n=== {stage.kind}: {' '.join(shown)}", flush=True)
+        special = stage.kind == "system" and sanitized(build)
+        kept = tempfile.TemporaryFile("w+", errors="replace") if stage.beside else None  # noqa: SIM115  a pipe fills
+        process = start(stage.command, sanitizer_environment(env) if special else env, kept or subprocess.PIPE)
+        begun = stage, process, kept, time.monotonic()
+        if stage.beside:
+            beside.append(begun)
+            continue
+        end(*begun)
+        while beside:
+            end(*beside.pop())
+    while beside:
+        end(*beside.pop())
     good, failed, skipped, unchanged = total
     same = f", {unchanged} unchanged since they passed (--fresh runs them)" if unchanged else ""
     print(f"\n{good} passed, {failed} failed, {skipped} skipped{same}", flush=True)

@@ -21,10 +21,6 @@ const TypeInfo& first(const Node& node, const Types& inputs) {
   return inputs[0];
 }
 
-Operand cast(Expander& e, const Operand& x, DType type) {
-  return e.step("Cast", {x}, {{"to", static_cast<int64_t>(type)}});
-}
-
 Operand floats(const std::vector<float>& values) {
   return Expander::constant(Tensor::of(DType::kFloat, {static_cast<int64_t>(values.size())}, values));
 }
@@ -35,7 +31,7 @@ void infer_unknown_float(InferContext& c) { c.outputs[0] = TypeInfo::unranked(DT
 std::optional<Expansion> expand_scaler(const Node& node, const Types& inputs) {
   first(node, inputs);
   Expander e(node, inputs, kModelsVersion);
-  Operand y = cast(e, e.input(0), DType::kFloat);
+  Operand y = e.cast(e.input(0), DType::kFloat);
   if (node.has("offset")) y = e.step("Sub", {y, floats(node.get_floats("offset"))});
   if (node.has("scale")) y = e.step("Mul", {y, floats(node.get_floats("scale"))});
   return e.finish({y});
@@ -46,8 +42,8 @@ std::optional<Expansion> expand_binarizer(const Node& node, const Types& inputs)
   const DType type = first(node, inputs).dtype;
   Expander e(node, inputs, kModelsVersion);
   const Operand above = e.step(
-      "Greater", {cast(e, e.input(0), DType::kFloat), Expander::scalar(DType::kFloat, node.get_float("threshold", 0))});
-  return e.finish({cast(e, above, type)});
+      "Greater", {e.cast(e.input(0), DType::kFloat), Expander::scalar(DType::kFloat, node.get_float("threshold", 0))});
+  return e.finish({e.cast(above, type)});
 }
 
 /// x over the norm of its row; rows of norm 0 stay.
@@ -57,7 +53,7 @@ std::optional<Expansion> expand_normalizer(const Node& node, const Types& inputs
   if (norm != "MAX" && norm != "L1" && norm != "L2")
     node.fail(ErrorCode::kInvalidModel, "attribute 'norm' = '" + norm + "' is none of MAX, L1, L2");
   Expander e(node, inputs, kModelsVersion);
-  const Operand x = cast(e, e.input(0), DType::kFloat);
+  const Operand x = e.cast(e.input(0), DType::kFloat);
   const Expander::Attributes over = {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}};
   const Operand size = e.steps(norm == "MAX"  ? "ReduceMax"
                                : norm == "L1" ? "ReduceL1"
@@ -103,11 +99,11 @@ std::optional<Expansion> expand_linear_regressor(const Node& node, const Types& 
         {"coefficients", coefficients},
         {"intercepts", intercepts.empty() ? std::vector<float>(count) : intercepts},
         {"post_transform", transform}};
-    return e.finish({e.steps("LinearClassifier", {cast(e, e.input(0), DType::kFloat)}, attributes, 2, kMl, 1)[1]});
+    return e.finish({e.steps("LinearClassifier", {e.cast(e.input(0), DType::kFloat)}, attributes, 2, kMl, 1)[1]});
   }
   const Operand weights = Expander::constant(Tensor::of(DType::kFloat, {targets, features}, coefficients));
   const Operand turned = e.step("Transpose", {weights}, {{"perm", std::vector<int64_t>{1, 0}}});
-  Operand y = e.step("MatMul", {cast(e, e.input(0), DType::kFloat), turned});
+  Operand y = e.step("MatMul", {e.cast(e.input(0), DType::kFloat), turned});
   if (!intercepts.empty()) y = e.step("Add", {y, floats(intercepts)});
   return e.finish({y});
 }
@@ -136,7 +132,7 @@ std::optional<Expansion> expand_feature_vectorizer(const Node& node, const Types
     if (!inputs[i].ranked || shape.empty()) return std::nullopt;
     const int64_t width = kernel::product(shape, shape.size() > 1 ? 1 : 0, shape.size());
     if (width < 0) return std::nullopt;
-    Operand part = cast(e, e.input(i), DType::kFloat);
+    Operand part = e.cast(e.input(i), DType::kFloat);
     if (shape.size() == 1) part = e.step("Unsqueeze", {part, Expander::integers({0})});
     if (shape.size() > 2) part = e.step("Flatten", {part}, {{"axis", int64_t{1}}});
     if (width > widths[i])

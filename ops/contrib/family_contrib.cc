@@ -36,8 +36,8 @@ std::optional<Expansion> expand_integer_product(const Node& node, const Types& i
     kernel::require_type(node, inputs.at(i).dtype, kernel::set_of({DType::kInt16, DType::kUint16}), "an operand");
   Expander e(node, inputs, kContribVersion);
   const bool is_signed = inputs[0].dtype != DType::kUint16;
-  const Expander::Attributes to = {{"to", static_cast<int64_t>(is_signed ? DType::kInt32 : DType::kUint32)}};
-  return e.finish({e.step("MatMul", {e.step("Cast", {e.input(0)}, to), e.step("Cast", {e.input(1)}, to)})});
+  const DType to = is_signed ? DType::kInt32 : DType::kUint32;
+  return e.finish({e.step("MatMul", {e.cast(e.input(0), to), e.cast(e.input(1), to)})});
 }
 void infer_int32(InferContext& c) { c.outputs[0] = TypeInfo::unranked(DType::kInt32); }
 
@@ -185,8 +185,7 @@ void register_contrib(Registry& registry) {
   add("QEmbedLayerNormalization", {13, 18}, expand_embedding, {"epsilon"}, {1, 2}, infer_unknown_embedding);
   add("Range", {2, 3}, [](const Node& node, const Types& inputs) -> std::optional<Expansion> {
     Expander e(node, inputs, 11);
-    const Expander::Attributes to = {{"to", static_cast<int64_t>(inputs[0].dtype)}};
-    const Operand one = e.step("Cast", {Expander::scalar(DType::kFloat, 1)}, to);
+    const Operand one = e.cast(Expander::scalar(DType::kFloat, 1), inputs[0].dtype);
     const Operand step = inputs.size() > 2 && inputs[2].present ? e.input(2) : one;
     return e.finish({e.step("Range", {e.input(0), e.input(1), step})});
   });

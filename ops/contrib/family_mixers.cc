@@ -17,8 +17,6 @@ using Types = std::vector<TypeInfo>;
 
 constexpr int kVersion = 24;
 
-Expander::Attributes to_type(DType type) { return {{"to", static_cast<int64_t>(type)}}; }
-
 /// Refuses an attribute that asks for a form which ONNX Runtime's CPU provider does not have, or that is not served.
 void require_default(const Node& node, const char* name, int64_t value = 0) {
   const int64_t given = node.get_int(name, value);
@@ -143,9 +141,9 @@ std::optional<Expansion> expand_rotary(const Node& node, const Types& inputs) {
 std::optional<Expansion> expand_gate(const Node& node, const Types& inputs) {
   Expander e(node, inputs, kVersion);
   const DType type = inputs[0].dtype;
-  const Operand a = e.step("Cast", {e.input(0)}, to_type(DType::kFloat));
+  const Operand a = e.cast(e.input(0), DType::kFloat);
   const Operand decay = e.step("Mul", {e.input(2), e.step("Softplus", {e.step("Add", {a, e.input(1)})})});
-  std::vector<Operand> results = {e.step("Cast", {decay}, to_type(type))};
+  std::vector<Operand> results = {e.cast(decay, type)};
   if (node.output_count > 1) {
     if (inputs.size() < 4 || !inputs[3].present) node.fail(ErrorCode::kInvalidModel, "the result beta needs input b");
     results.push_back(e.step("Sigmoid", {e.input(3)}));
@@ -168,14 +166,14 @@ std::optional<Expansion> expand_gated_norm(const Node& node, const Types& inputs
   const int64_t width = extent(inputs[1], 0);
   if (width < 0) return std::nullopt;
   Expander e(node, inputs, kVersion);
-  const auto wide = [&](size_t i) { return e.step("Cast", {e.input(i)}, to_type(DType::kFloat)); };
+  const auto wide = [&](size_t i) { return e.cast(e.input(i), DType::kFloat); };
   const Operand groups = e.step("Reshape", {wide(0), Expander::integers({-1, width})});
   const Operand norm = e.step("RMSNormalization", {groups, wide(1)}, {{"epsilon", node.get_float("epsilon", 1e-5f)}});
   const Operand gate = wide(2);
   Operand factor = e.step("Sigmoid", {gate});
   if (activation != "sigmoid") factor = e.step("Mul", {gate, factor});
   const Operand y = e.step("Mul", {e.step("Reshape", {norm, e.step("Shape", {e.input(0)})}), factor});
-  return e.finish({e.step("Cast", {y}, to_type(inputs[0].dtype))});
+  return e.finish({e.cast(y, inputs[0].dtype)});
 }
 
 }  // namespace mixers

@@ -17,11 +17,7 @@ using Types = std::vector<TypeInfo>;
 
 constexpr int kVersion = 18;
 
-Operand as_type(Expander& e, const Operand& x, DType type) {
-  return e.step("Cast", {x}, {{"to", static_cast<int64_t>(type)}});
-}
-
-Operand real(Expander& e, size_t i) { return as_type(e, e.input(i), DType::kFloat); }
+Operand real(Expander& e, size_t i) { return e.cast(e.input(i), DType::kFloat); }
 
 Operand real_scalar(double value) { return Expander::scalar(DType::kFloat, value); }
 
@@ -110,7 +106,7 @@ std::optional<Expansion> expand_norm(const Node& node, const Types& inputs) {
     y = e.step("Mul", {y, e.step("Reshape", {real(e, 1), Expander::integers({size / s->width, s->width})})});
   }
   if (s->flat) y = e.step("Reshape", {y, ending(s->rank - 1, {s->count * s->width})});
-  return e.finish({as_type(e, y, inputs[0].dtype)});
+  return e.finish({e.cast(y, inputs[0].dtype)});
 }
 
 /// The sum of the branches, each times its factor, operand 1.
@@ -122,7 +118,7 @@ std::optional<Expansion> expand_pre_mix(const Node& node, const Types& inputs) {
   if (!factor) return std::nullopt;
   Operand y = sum_along(e, e.step("Mul", {grouped(e, *s, 0), *factor}), -2, false);
   y = e.step("Mul", {y, real_scalar(node.get_float("reduction_scale", 1.0f))});
-  return e.finish({as_type(e, y, inputs[0].dtype)});
+  return e.finish({e.cast(y, inputs[0].dtype)});
 }
 
 /// Streams mixed by a matrix [..,C,C], operand 3, plus the output of a block [..,H], operand 1, times the factors of
@@ -143,7 +139,7 @@ std::optional<Expansion> expand_post_mix(const Node& node, const Types& inputs) 
   }
   Operand y = e.step("Add", {mixed, e.step("Mul", {*factor, unsqueezed(e, real(e, 1), -2)})});
   if (s->flat) y = e.step("Reshape", {y, ending(s->rank - 1, {s->count * s->width})});
-  return e.finish({as_type(e, y, inputs[0].dtype)});
+  return e.finish({e.cast(y, inputs[0].dtype)});
 }
 
 /// gate = sigmoid(sign(d) * sqrt(max(|d|, 1e-6))) where d is the product of the normalised rows of key and query
@@ -163,11 +159,11 @@ std::optional<Expansion> expand_engram(const Node& node, const Types& inputs) {
   const Operand size = e.step("Sqrt", {e.step("Max", {e.step("Abs", {dot}), real_scalar(1e-6)})});
   const Operand gate = e.step("Sigmoid", {e.step("Mul", {e.step("Sign", {dot}), size})});
   const Operand y = e.step("Mul", {gate, unsqueezed(e, real(e, 2), 2)});
-  std::vector<Operand> results = {as_type(e, y, inputs[0].dtype)};
+  std::vector<Operand> results = {e.cast(y, inputs[0].dtype)};
   if (node.output_count > 1) {
     if (inputs.size() < 6 || !inputs[5].present)
       node.fail(ErrorCode::kInvalidModel, "the result gated_value_normed needs input conv_norm_scale");
-    results.push_back(as_type(e, norm(y, 5), inputs[0].dtype));
+    results.push_back(e.cast(norm(y, 5), inputs[0].dtype));
   }
   return e.finish(std::move(results));
 }
@@ -179,7 +175,7 @@ std::optional<Expansion> expand_silu(const Node& node, const Types& inputs) {
   Expander e(node, inputs, kVersion);
   Operand scale = real_scalar(node.get_float("alpha", 1.0f));
   if (inputs.size() > 1 && inputs[1].present) scale = e.step("Reshape", {real(e, 1), Expander::integers({})});
-  const Operand z = as_type(e, e.step("Mul", {real(e, 0), scale}), type);
+  const Operand z = e.cast(e.step("Mul", {real(e, 0), scale}), type);
   return e.finish({e.step("Mul", {z, e.step("Sigmoid", {z})})});
 }
 

@@ -220,7 +220,7 @@ std::optional<Expansion> expand_qattention(const Node& node, const Types& inputs
   Expander e(node, inputs, kTransformerVersion);
   const Operand sum = e.steps("MatMulInteger", {e.input(0), e.input(1), e.input(6), e.input(7)}, {}, 1, "", 10)[0];
   const DType type = inputs[2].dtype;
-  const Operand real = e.step("Cast", {sum}, {{"to", static_cast<int64_t>(type)}});
+  const Operand real = e.cast(sum, type);
   const Operand scaled = e.step("Mul", {real, e.step("Mul", {e.input(3), e.input(4)})});
   return attend_projected(e, node, inputs, e.step("Add", {scaled, e.input(2)}), *sizes, type, 5, 8, 99);
 }
@@ -393,8 +393,7 @@ Operand block_product(Expander& e, const BlockWeights& w, Operand x, size_t rank
   const Operand most = e.step("ReduceMax", {e.step("Abs", {x})}, {{"axes", std::vector<int64_t>{last}}});
   const Operand steps = Expander::constant(Tensor::scalar_f32(127)), none = Expander::constant(Tensor::scalar_f32(0));
   const Operand inverse = e.step("Where", {e.step("Greater", {most, none}), e.step("Div", {steps, most}), none});
-  Operand bytes =
-      e.step("Cast", {e.step("Round", {e.step("Mul", {x, inverse})})}, {{"to", static_cast<int64_t>(DType::kInt8)}});
+  Operand bytes = e.cast(e.step("Round", {e.step("Mul", {x, inverse})}), DType::kInt8);
   bytes = e.step("Transpose", {bytes}, {{"perm", perm}});  // [..,blocks,M,block]
   const Operand scale = e.step("Transpose", {e.step("Div", {most, steps})}, {{"perm", perm}});
   const int64_t middle = int64_t{1} << (w.bits - 1);
@@ -412,11 +411,11 @@ Operand block_product(Expander& e, const BlockWeights& w, Operand x, size_t rank
   Operand sum = e.step("MatMulInteger", {bytes, Expander::constant(weights)});  // [..,blocks,M,N]
   const auto zero_values = zeros.as<int32_t>();
   if (std::any_of(zero_values.begin(), zero_values.end(), [](int32_t zero) { return zero != 0; })) {
-    const Operand wide = e.step("Cast", {bytes}, {{"to", static_cast<int64_t>(DType::kInt32)}});
+    const Operand wide = e.cast(bytes, DType::kInt32);
     const Operand of_rows = e.step("ReduceSum", {wide, Expander::integers({last})});
     sum = e.step("Sub", {sum, e.step("Mul", {of_rows, Expander::constant(zeros)})});
   }
-  const Operand real = e.step("Cast", {sum}, {{"to", static_cast<int64_t>(DType::kFloat)}});
+  const Operand real = e.cast(sum, DType::kFloat);
   const Operand part = e.step("Mul", {real, e.step("Mul", {scale, Expander::constant(scales)})});
   return e.step("ReduceSum", {part, Expander::integers({last - 2})}, {{"keepdims", int64_t{0}}});
 }
@@ -460,9 +459,7 @@ std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& input
   if (!a.ranked) return std::nullopt;
   if (a.shape.empty() || (a.shape.back() >= 0 && a.shape.back() != weights->depth))
     node.fail(ErrorCode::kInvalidModel, "A " + to_string(a.shape) + " does not end in K");
-  const auto cast = [&](const Operand& x, DType to) {
-    return a.dtype == DType::kFloat ? x : e.step("Cast", {x}, {{"to", static_cast<int64_t>(to)}});
-  };
+  const auto cast = [&](const Operand& x, DType to) { return a.dtype == DType::kFloat ? x : e.cast(x, to); };
   // Known rows are those of one matrix, whose weights are then read once.
   const bool known = std::all_of(a.shape.begin(), a.shape.end(), [](int64_t n) { return n >= 0; });
   const bool flat = a.shape.size() == 1 || (known && a.shape.size() > 2);

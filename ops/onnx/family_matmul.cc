@@ -107,7 +107,7 @@ std::optional<Expansion> expand_fused_matmul(const Node& node, const std::vector
   if (inputs[0].dtype == DType::kUndefined) return std::nullopt;
   const DType type = inputs[0].dtype == DType::kDouble ? DType::kDouble : DType::kFloat;
   const auto cast = [&](Expander& e, const Expander::Operand& x, DType to) {
-    return inputs[0].dtype == type ? x : e.step("Cast", {x}, {{"to", static_cast<int64_t>(to)}});
+    return inputs[0].dtype == type ? x : e.cast(x, to);
   };
   Expander e(node, inputs, 13);
   const auto a = fused_operand(e, node, inputs[0], 0, cast(e, e.input(0), type)),

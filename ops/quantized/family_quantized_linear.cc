@@ -241,7 +241,7 @@ std::optional<Expansion> scaled(Expander& e, const std::vector<TypeInfo>& inputs
                                 const Expander::Operand& a_scale, const Expander::Operand& b_scale,
                                 const Expander::Operand& bias) {
   if (!inputs[0].ranked || !inputs[1].ranked) return std::nullopt;
-  const Expander::Operand real = e.step("Cast", {sum}, {{"to", static_cast<int64_t>(DType::kFloat)}});
+  const Expander::Operand real = e.cast(sum, DType::kFloat);
   Expander::Operand y = e.step("Mul", {real, e.step("Mul", {a_scale, b_scale})});
   if (bias.kind != Expander::Operand::Kind::kNone) y = e.step("Add", {y, bias});
   if (inputs[0].shape.size() + inputs[1].shape.size() == 2)  // of two vectors: no scale adds an axis
@@ -274,7 +274,7 @@ std::optional<Expansion> expand_linear_matmul_21(const Node& node, const std::ve
     if (i >= inputs.size() || !inputs[i].present)
       node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is missing");
     if (inputs[i].dtype == DType::kFloat16 || inputs[i].dtype == DType::kBfloat16)
-      operands[i] = e.step("Cast", {operands[i]}, {{"to", static_cast<int64_t>(DType::kFloat)}});
+      operands[i] = e.cast(operands[i], DType::kFloat);
   }
   return e.finish(e.steps("QLinearMatMul", std::move(operands), {}, 1, "", 10));
 }

@@ -4,7 +4,8 @@
 A copy of the sources gets one more instruction in isa.toml and a fresh generation, nothing else. Then the generator,
 the C++ compiler and Verilator must name every place that still has to learn it, and these places must be the list in
 CONTRIBUTING.md: at most ten, none of them silent. Compilers only check (-fsyntax-only, --lint-only), with the commands
-of the build in TESSERA_BUILD.
+of the build in TESSERA_BUILD. What they said of a source stands there, and they are not asked again while the source,
+what it includes of the project and of the build, and the command are the same.
 
 The short form compiles what can reach the places of the list and checks that each of them is named, for an
 instruction of the vector unit, one of the matrix unit, and a transfer. The long form (TESSERA_LONG=1) adds all three,
@@ -16,6 +17,8 @@ moves elements.
 """
 
 import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -30,6 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("TESSERA_BUILD", ROOT / "build" / "release")).resolve()
 LONG = bool(os.environ.get("TESSERA_LONG"))
 MOST_PLACES = 10
+KEPT = BUILD / "tests" / "named"  # what compilers said
+COPY = "COPY-OF-THE-SOURCES"
 
 TRANSPOSE = """
 [[instruction]]
@@ -105,10 +110,10 @@ def generate(sources):
 
 
 def includes(path, sources, seen):
-    """Adds the project's files that `path` includes, with those that they include."""
-    for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
-        inner = sources / name
-        if inner not in seen and inner.exists():
+    """Adds the project's and the build's files that `path` includes, with those that they include."""
+    for name in re.findall(r'^\s*#\s*include "([^"]+)"', path.read_text(), re.M):
+        inner = next((found for at in (sources, BUILD, path.parent) if (found := at / name).is_file()), None)
+        if inner is not None and inner not in seen:
             seen.add(inner)
             includes(inner, sources, seen)
     return seen
@@ -122,8 +127,10 @@ def compiled(entry):
     return [u for u in units if u.is_relative_to(ROOT) and not u.is_relative_to(BUILD) and u.suffix == ".cc"]
 
 
-def compile_commands(sources):
-    """Translation unit in the copy -> the build's own command, for this unit, as a check of the syntax."""
+@functools.cache
+def build_commands():
+    """Translation unit -> the build's own command, for this unit, as a check of the syntax, both from the root of the
+    sources, which COPY stands for in the command."""
     commands = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         folder = pathlib.Path(entry["directory"])
@@ -131,7 +138,7 @@ def compile_commands(sources):
         def relocate(text, folder=folder):
             path = (folder / text).resolve()
             inside = path.is_relative_to(ROOT) and not path.is_relative_to(BUILD)
-            return str(sources / path.relative_to(ROOT)) if inside else str(path)
+            return f"{COPY}/{path.relative_to(ROOT)}" if inside else str(path)
 
         arguments, words = [], iter(shlex.split(entry["command"]))
         for word in words:
@@ -145,10 +152,16 @@ def compile_commands(sources):
                 arguments += [word, relocate(next(words))]
             else:
                 arguments.append(word)
+        arguments += ["-fsyntax-only", "-w", "-fdiagnostics-color=never"]
         for unit in compiled(entry):
-            moved = sources / unit.relative_to(ROOT)
-            commands[moved] = [*arguments, "-fsyntax-only", "-w", "-fdiagnostics-color=never", str(moved)]
+            commands[unit.relative_to(ROOT)] = [*arguments, f"{COPY}/{unit.relative_to(ROOT)}"]
     return commands
+
+
+def compile_commands(sources):
+    """The same for a copy of the sources."""
+    found = build_commands().items()
+    return {sources / unit: [word.replace(COPY, str(sources)) for word in command] for unit, command in found}
 
 
 def named_by(output, sources):
@@ -170,16 +183,34 @@ def named_by(output, sources):
     return places
 
 
+@functools.cache
+def version_of(compiler):
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def places_in(unit, command, sources):
+    """What a compiler names in a source, none where it takes it. Kept by all that it depends on, but for the system's
+    headers."""
+    read = sorted(includes(unit, sources, {unit}))
+    contents = [(os.path.relpath(path, sources), path.read_text()) for path in read if path.is_relative_to(sources)]
+    made = [(str(path), path.read_text()) for path in read if not path.is_relative_to(sources)]
+    parts = version_of(command[0]), [word.replace(str(sources), "") for word in command], contents, made
+    kept = KEPT / hashlib.sha256(repr(parts).encode()).hexdigest()
+    if kept.exists():
+        return set(json.loads(kept.read_text()))
+    result = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
+    places = named_by(result.stderr, sources)
+    assert (result.returncode == 0) == (not places), f"{unit}: {result.returncode}, no place in\n{result.stderr[:4000]}"
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(sorted(places)))
+    return places
+
+
 def compiler_places(sources, units):
     commands = compile_commands(sources)
 
     def check(unit):
-        result = subprocess.run(
-            commands[unit], cwd=BUILD, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C")
-        )
-        places = named_by(result.stderr, sources)
-        assert result.returncode == 0 or places, f"{unit}: no place in\n{result.stderr[:4000]}"
-        return places
+        return places_in(unit, commands[unit], sources)
 
     with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
         return set().union(*pool.map(check, [unit for unit in units if unit in commands]))
@@ -242,6 +273,29 @@ def test_the_sources_themselves_pass(tmp_path):
         assert verilator_places(tmp_path, [path for path in sorted(listed) if path.suffix == ".sv"]) == set()
 
 
+def test_a_compiler_is_asked_again_when_a_header_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.KEPT", tmp_path / "kept")
+    unit, header, outer = (tmp_path / name for name in ("unit.cc", "inner.h", "outer.h"))
+    unit.write_text('#include "outer.h"\nint three = two + 1;\n')
+    outer.write_text('#include "inner.h"\n')
+    command = ["c++", f"-I{tmp_path}", "-fsyntax-only", str(unit)]
+    asked = []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda words, **options: asked.append(words) or run(words, **options))
+    for text, places, times in (
+        ("int two = 2;\n", set(), 1),
+        ("int two = 2;\n", set(), 1),
+        ("int two = none;\n", {"inner.h"}, 2),
+        ("int two = 2;\n", set(), 2),
+        ("int two = none;\n", {"inner.h"}, 2),
+    ):
+        header.write_text(text)
+        assert places_in(unit, command, tmp_path) == places
+        assert asked.count(command) == times
+    assert places_in(unit, [*command, "-DOTHER"], tmp_path) == {"inner.h"}
+    assert len(asked) == 4  # for its version, too
+
+
 @pytest.mark.parametrize("instruction", [TRANSPOSE, OUTER, SCATTER], ids=["alu", "gemm", "store"])
 def test_the_build_names_one_file_of_each_row(instruction, tmp_path):
     places = places_of([instruction], tmp_path, long=False)
@@ -276,9 +330,7 @@ def table_places(entry, sources):
     commands, named = compile_commands(sources), {}
     for unit, neighbour in TABLE_READERS.items():
         command = [*commands[sources / neighbour][:-1], str(sources / unit)]
-        result = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
-        named[unit] = named_by(result.stderr, sources)
-        assert (result.returncode == 0) == (not named[unit]), result.stderr[:4000]
+        named[unit] = places_in(sources / unit, command, sources)
     return named
 
 

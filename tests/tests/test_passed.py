@@ -124,6 +124,7 @@ def tested(project):
     return project
 
 
+COPIES = ("tests",)
 FILES = {f"tests/test_{name}.py" for name in ("sums", "pages", "tables", "more")}
 
 
@@ -160,19 +161,19 @@ def test_what_changes_runs_the_files_that_may_read_it(tested, changed, runs):
 
 def test_a_file_that_copies_the_sources_depends_on_all_tests(tested):
     memory = passed.Passed(tested / "build", {}, tested)
-    for key in memory.python(["tests"], copies=True)[0].values():
+    for key in memory.python(["tests"], copies=COPIES)[0].values():
         memory.keep(key, 2)
-    assert python(tested, copies=True) == set()
+    assert python(tested, copies=COPIES) == set()
     (tested / "tests/test_sums.py").write_text("VALUE = 1\n")
-    assert python(tested, copies=True) == FILES
+    assert python(tested, copies=COPIES) == FILES
 
 
 def test_files_that_passed_are_those_without_a_failure(tmp_path):
     report = tmp_path / "pytest.xml"
     report.write_text(
         """<testsuites><testsuite>
-<testcase classname="tests.a.test_one" name="x"/>
-<testcase classname="tests.a.test_one.TestIt" name="y"/>
+<testcase classname="tests.a.test_one" name="x" time="1.5"/>
+<testcase classname="tests.a.test_one.TestIt" name="y" time="2"/>
 <testcase classname="tests.a.test_one" name="z"><skipped/></testcase>
 <testcase classname="tests.a.test_two" name="x"/>
 <testcase classname="tests.a.test_two" name="y"><failure/></testcase>
@@ -181,3 +182,13 @@ def test_files_that_passed_are_those_without_a_failure(tmp_path):
     )
     assert passed.files_that_passed(report) == {"tests/a/test_one.py": 2}
     assert passed.files_that_passed(tmp_path / "none.xml") == {}
+    assert passed.seconds_of_files(report) == {"tests/a/test_one.py": 3.5}
+
+
+def test_long_files_start_first(tested):
+    memory = passed.Passed(tested / "build", {}, tested)
+    memory.keep_seconds({"tests/test_sums.py": 1, "tests/test_pages.py": 3, "tests/test_gone.py": 9})
+    memory.keep_seconds({"tests/test_tables.py": 2.5, "tests/test_sums.py": 4})
+    names = list(passed.Passed(tested / "build", {}, tested).python(["tests"], fresh=True)[0])
+    unknown, known = names[0], [f"tests/test_{name}.py" for name in ("sums", "pages", "tables")]
+    assert unknown == "tests/test_more.py" and names[1:] == known

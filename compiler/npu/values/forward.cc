@@ -65,30 +65,18 @@ std::vector<Reading> readings_of(const isa::Instruction& instruction) {
 
 class Forwarding {
  public:
+  using Copies = decltype(Pointed::copies);
+
   Forwarding(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config)
       : stream_(stream), results_(results), config_(config), entry_bytes_(config.entry_bytes(Space::kInp)) {}
 
-  /// The first half, which knows of no copies; whether anything is unread by it.
-  bool point() {
-    point_readers();
-    return drop_unread();
-  }
-
-  /// The copies that may replace LOADs of what stands elsewhere. What a copy writes is what its LOAD would have: no
-  /// choice among them changes what the others are.
-  std::vector<std::pair<size_t, Streamed>> copies() {
-    std::vector<std::pair<size_t, Streamed>> found;
-    StreamValues values(config_);
-    for (size_t i = 0; i < stream_.size(); ++i) {
-      const Streamed& streamed = stream_[i];
-      if (!streamed.kept) continue;
-      if (std::holds_alternative<isa::Load>(streamed.instruction)) {
-        const auto runs = arena_runs(streamed.instruction);
-        if (auto copy = runs ? copy_of(*runs, values) : std::nullopt) found.emplace_back(i, std::move(*copy));
-      }
-      values.run(streamed.instruction, streamed.work);
-    }
-    return found;
+  /// The first half, which makes no copies: readers are moved and what nobody reads is dropped. The copies that may
+  /// replace LOADs of what stands elsewhere leave; what a copy writes is what its LOAD would have: no choice among them
+  /// changes what the others are.
+  void point(Pointed& done) {
+    done.copies = look(true);
+    done.unread = drop_unread();
+    if (done.unread) done.copies = look(false);
   }
 
   /// The second half.
@@ -114,13 +102,24 @@ class Forwarding {
 
   // ---- readers
 
-  void point_readers() {
+  /// Goes through the stream, which moves readers if that is wanted. Leaves the copies.
+  Copies look(bool move) {
+    Copies found;
     StreamValues values(config_);
-    for (Streamed& streamed : stream_) {
-      std::visit([&](const auto& instruction) { point(instruction, streamed, values); },
-                 isa::Instruction(streamed.instruction));
+    for (size_t i = 0; i < stream_.size(); ++i) {
+      Streamed& streamed = stream_[i];
+      if (!streamed.kept) continue;
+      if (move) {
+        std::visit([&](const auto& instruction) { point(instruction, streamed, values); },
+                   isa::Instruction(streamed.instruction));
+      }
+      if (std::holds_alternative<isa::Load>(streamed.instruction)) {
+        const auto runs = arena_runs(streamed.instruction);
+        if (auto copy = runs ? copy_of(*runs, values) : std::nullopt) found.emplace_back(i, std::move(*copy));
+      }
       values.run(streamed.instruction, streamed.work);
     }
+    return found;
   }
 
   /// Tries the instruction with another operand; `make` changes it and says whether it could.
@@ -317,9 +316,7 @@ Pointed pointed(std::vector<Streamed> stream, const ArenaBytes& results, const i
   Pointed done{std::move(stream), false, false, {}};
   done.possible = can_forward(config) && within(done.stream, config);
   if (!done.possible) return done;
-  Forwarding forwarding(done.stream, results, config);
-  done.unread = forwarding.point();
-  done.copies = forwarding.copies();
+  Forwarding(done.stream, results, config).point(done);
   return done;
 }
 

@@ -20,6 +20,7 @@ def images():
     return np.load(ROOT / "examples" / "digits" / "digits_test.npz")["images"]
 
 
+@pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("batch", [1, 16])
 def test_digits_equal_onnx_runtime(command, images, tmp_path, chip, batch):
@@ -93,6 +94,7 @@ def test_models_at_once(images):
     assert one.stats().cycles == sum(layer.cycles or 0 for layer in one.stats().layers)  # layers are counted as ever
 
 
+@pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize("device", ["sysc", "fsim"])
 def test_statistics_of_each_core(command, images, device):
     """Sums of the cores are those of the run; a core's cycles are those of its causes. The report prints a row each."""

@@ -16,6 +16,7 @@ from tests.system.conftest import BUILD, ROOT
 sys.path.insert(0, str(ROOT / "bench"))
 import networks
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 DIGITS = ROOT / "examples" / "digits"
 timed = pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
 rtl = pytest.mark.skipif("rtl" not in tessera.backends(), reason="this build has no RTL")

@@ -19,10 +19,13 @@ from tests.system.operators.test_activation_products import random_product
 sys.path.insert(0, str(ROOT / "bench"))
 import networks
 
-pytestmark = pytest.mark.skipif(
-    "rtl" not in tessera.backends() or "sysc" not in tessera.backends(),
-    reason="this build has no RTL or no timing model",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        "rtl" not in tessera.backends() or "sysc" not in tessera.backends(),
+        reason="this build has no RTL or no timing model",
+    ),
+    pytest.mark.usefixtures("compiled_once"),
+]
 
 
 def check(data, feeds, config, bound=0.01, **memory):

@@ -107,6 +107,16 @@ def test_off(cache, tmp_path, monkeypatch):
     assert len(cache.files()) == 2
 
 
+def test_devices_share_a_program(tmp_path, programs, compiled_once):
+    """Tests that compare devices compile a model once because of it."""
+    assert os.environ["TESSERA_CACHE"] == programs
+    path, own = tmp_path / "m.onnx", tmp_path / "own"
+    save(path, 2)
+    for device in {"fsim", "sysc", "rtl"} & set(tessera.backends()):
+        tessera.Session(str(path), device=device, config="npu64", shapes={"x": [2, 4]}, cache=str(own))
+        assert len(list(own.iterdir())) == 2, device
+
+
 @pytest.mark.parametrize("device", ["fsim", "reference"])
 def test_a_session_stays_with_the_file_that_it_opened(cache, tmp_path, device):
     path = tmp_path / "m.onnx"

@@ -12,6 +12,8 @@ from tests.oracle import oracle
 from tests.system.conftest import ROOT
 from tests.system.decoder import Decoder, empty_past
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 
 def runtime(data):
     level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED

@@ -16,6 +16,7 @@ from tessera.quantization.prepare import prepare
 from tests.system.conftest import BUILD
 from tests.system.exported_decoder import ExportedDecoder
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 PRODUCTS = {"MatMul", "Gemm", "Conv"}
 SHAPES = {
     "rotary": {"do_rotary": 1},

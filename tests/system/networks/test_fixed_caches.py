@@ -14,6 +14,7 @@ from tessera.generation import Generator
 from tests.system.exported_decoder import ExportedDecoder
 from tests.system.networks.test_exported_decoders import run_by_name, runtime
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 LENGTH = 16
 
 

@@ -9,6 +9,7 @@ from tessera.generation import Generator
 from tests.system.decoder import Decoder, empty_past
 from tests.system.networks.test_decoders import as_past, runtime
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 SMALL = {"layers": 2, "heads": 4, "groups": 2, "size": 8}
 
 

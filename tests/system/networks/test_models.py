@@ -11,6 +11,7 @@ import pytest
 import tessera
 from tests.oracle import oracle
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 QUANTISED = ["mobilenetv2_qdq", "shufflenet-v2-12-int8", "mobilenetv3_fx_int8", "RetinaFace_int_amd"]
 FLOAT = [
     "mnist-8",

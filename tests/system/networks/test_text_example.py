@@ -14,6 +14,7 @@ import pytest
 from tessera.generation import Generator
 from tests.system.conftest import ROOT
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 FOLDER = ROOT / "examples" / "text"
 MODEL = FOLDER / "decoder.onnx"
 LONG = bool(os.environ.get("TESSERA_LONG"))

@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import transformers
 from transformers import Shape
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 WORDS = 37
 SMALL = {
     "deit": lambda: transformers.deit(Shape(17, 48, 2, 100, 2, batch=3), image=16, patch=4, classes=10),

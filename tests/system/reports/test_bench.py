@@ -12,7 +12,10 @@ import pytest
 import tessera
 from tests.system.conftest import BUILD, ROOT
 
-pytestmark = pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
+pytestmark = [
+    pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model"),
+    pytest.mark.usefixtures("compiled_once"),
+]
 
 
 def bench(*arguments):

@@ -24,6 +24,8 @@ from tessera.serving.refusals import Kind, Refusal  # noqa: E402
 from tessera.serving.repository import Repository  # noqa: E402
 from tessera.serving.store import Store  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 
 def adds(number):
     """y = x + number, on any number of rows."""
