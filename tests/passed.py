@@ -191,7 +191,8 @@ class Passed:
         inside, copying = (tuple(f"{folder}/" for folder in names) for names in (folders, copies))
         names = [name for name in self.sources if of_tests(name) and name.startswith(inside)]
         seconds = self.seconds()
-        names.sort(key=lambda name: -seconds.get(name, math.inf))  # a new one may take long
+        # A new one may take long; of those the largest file is likely to.
+        names.sort(key=lambda name: (-seconds.get(name, math.inf), -(self.root / name).stat().st_size))
         keys = {name: self.key_of_file(name, name.startswith(copying)) for name in names}
         old = {name: 0 if fresh else self.count(key) for name, key in keys.items()}
         return {name: key for name, key in keys.items() if not old[name]}, {

@@ -13,8 +13,8 @@
 namespace tessera::npu {
 
 /// What each core computes of each operation: the ways of least estimated cycles, for each price of waiting up to
-/// `most` with neighbours changed together, the best first, the best one before that, and where waiting costs little all
-/// operations along one axis. Of programs that are not short the first one alone. Divisions that the options give stay.
+/// `most` with neighbours changed together, the best first, and the best one before that. Of programs that are not
+/// short the first one alone. Divisions that the options give stay.
 std::vector<Shares> choose_shares(const Graph& graph, const isa::MachineConfig& config, const Options& options,
                                   size_t most);
 

@@ -3,7 +3,6 @@
 // they are, from several beginnings.
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <type_traits>
@@ -21,10 +20,7 @@ namespace {
 constexpr int64_t kPart = 250;  // cycles that a part takes beside its work: the first loads, the last stores
 // From the last product of one core to the first of another that awaits it. How much of it work hides is known only of
 // finished streams, so short programs are tried with less and with more.
-constexpr int64_t kLittle = 200;
-constexpr std::array<int64_t, 3> kExchange = {700, kLittle, 1000};
-// Of the least cycles: with all operations along one axis up to so many are worth a look, where waiting costs little.
-constexpr double kAlongOne = 1.25;
+constexpr std::array<int64_t, 3> kExchange = {700, 200, 1000};
 constexpr int64_t kRowPasses = 3;  // over the elements of a row
 constexpr int kSweeps = 4;
 constexpr size_t kWriters = 4;       // of a tensor, the last ones, that its readers are weighed against
@@ -236,7 +232,7 @@ class Choice {
   /// The best ones with their cycles, the least first, whose neighbours were changed together. Behind them the best one
   /// before that: the course errs by more than what it gains there.
   std::vector<std::pair<int64_t, Shares>> run(size_t most) {
-    Found refined, improved, along_one;
+    Found refined, improved;
     // Each as it is best alone; then one axis wherever that can be divided.
     for (const std::optional<size_t> axis : {std::optional<size_t>(), std::optional(kRows), std::optional(kColumns),
                                              std::optional(kChannels), std::optional(kImages)}) {
@@ -259,8 +255,6 @@ class Choice {
     refined.erase(std::unique(refined.begin(), refined.end()), refined.end());
     if (refined.size() > most) refined.resize(most);
     if (!improved.empty()) refined.push_back(*std::min_element(improved.begin(), improved.end()));
-    std::ranges::copy_if(along_one, std::back_inserter(refined),
-                         [most = refined.front().first * kAlongOne](const auto& found) { return found.first <= most; });
     for (const auto& [cycles, chosen] : refined)
       shares.emplace_back(cycles, shares_of(graph_, divisions_by(chosen), cores_, costs_));
     return shares;
