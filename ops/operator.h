@@ -22,11 +22,14 @@ inline constexpr const char* kMicrosoft = "com.microsoft";
 inline constexpr const char* kMl = "ai.onnx.ml";
 inline constexpr const char* kLitert = "litert";
 
-/// A subgraph attribute (If, Loop, Scan, SequenceMap); what it is belongs to the executor, the library only calls it.
+/// A subgraph attribute (If, Loop, Scan, SequenceMap, BeamSearch); what it is belongs to the executor, the library only
+/// calls it.
 struct Subgraph {
   virtual ~Subgraph() = default;
   virtual size_t input_count() const = 0;
   virtual size_t output_count() const = 0;
+  /// What is known of the inputs' types: what the body declares, or what it was last inferred with.
+  virtual std::vector<TypeInfo> input_types() const = 0;
   /// Runs the body; outer values are captured by the executor.
   virtual std::vector<Value> run(const std::vector<Value>& inputs) const = 0;
   /// Types of the results for given types of the inputs.

@@ -20,6 +20,7 @@ struct PythonSubgraph : Subgraph {
       : inputs(inputs), outputs(outputs), run_function(std::move(run)) {}
   size_t input_count() const override { return inputs; }
   size_t output_count() const override { return outputs; }
+  std::vector<TypeInfo> input_types() const override { return std::vector<TypeInfo>(inputs); }
   std::vector<Value> run(const std::vector<Value>& values) const override {
     py::list arguments;
     for (const Value& value : values) arguments.append(value_to_python(value));

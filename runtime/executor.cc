@@ -94,9 +94,13 @@ struct Executor::State {
     std::vector<ops::Value> run(const std::vector<ops::Value>& inputs) const override {
       return state->run_plan(*plan, inputs, frame);
     }
+    std::vector<ops::TypeInfo> input_types() const override { return types_of(plan->inputs); }
     std::vector<ops::TypeInfo> infer(const std::vector<ops::TypeInfo>&) const override {
+      return types_of(plan->outputs);
+    }
+    std::vector<ops::TypeInfo> types_of(const std::vector<int64_t>& values) const {
       std::vector<ops::TypeInfo> types;
-      for (int64_t id : plan->outputs) {
+      for (int64_t id : values) {
         const program::ValueInfo& info = state->artifact->values[static_cast<size_t>(id)];
         ops::TypeInfo type;
         type.dtype = static_cast<ops::DType>(info.dtype);

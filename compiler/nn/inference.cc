@@ -19,6 +19,11 @@ class InferredBody : public ops::Subgraph {
   InferredBody(TypeInference& inference, mlir::Region& region) : inference_(inference), region_(region) {}
   size_t input_count() const override { return region_.getNumArguments(); }
   size_t output_count() const override { return region_.front().getTerminator()->getNumOperands(); }
+  std::vector<ops::TypeInfo> input_types() const override {
+    std::vector<ops::TypeInfo> types;
+    for (mlir::Type type : region_.front().getArgumentTypes()) types.push_back(to_type_info(type));
+    return types;
+  }
   std::vector<ops::Value> run(const std::vector<ops::Value>&) const override {
     throw Error(ErrorCode::kInternal, "a body cannot be evaluated during inference");
   }

@@ -83,6 +83,11 @@ class InterpretedBody : public ops::Subgraph {
       : interpreter_(interpreter), region_(region), frame_(frame) {}
   size_t input_count() const override { return region_.getNumArguments(); }
   size_t output_count() const override { return region_.front().getTerminator()->getNumOperands(); }
+  std::vector<ops::TypeInfo> input_types() const override {
+    std::vector<ops::TypeInfo> types;
+    for (mlir::Type type : region_.front().getArgumentTypes()) types.push_back(to_type_info(type));
+    return types;
+  }
   std::vector<ops::Value> run(const std::vector<ops::Value>& inputs) const override {
     if (inputs.size() != input_count()) {
       throw Error(ErrorCode::kInvalidModel, "the subgraph has " + std::to_string(input_count()) +

@@ -341,7 +341,7 @@ std::optional<FloatPool> float_pool_of(NodeOp op) {
   auto qy = result_quantisation(op, 1, 2);
   NodeOp inner = nn::defining_op(op.getInputs()[0]);
   if (!qy || !qy->scalar() || !inner || !inner.getDomain().empty() || !all_static(inner)) return std::nullopt;
-  NodeOp dq = nn::defining_op(inner.getInputs()[0], "DequantizeLinear");
+  NodeOp dq = nn::defining_op(nn::input_or_null(inner, 0), "DequantizeLinear");
   if (!dq) return std::nullopt;
   mlir::Value x = dq.getInputs()[0];
   if (!is_byte(nn::dtype_of(x)) || nn::constant_value(x) || !has_elements(x)) return std::nullopt;

@@ -86,11 +86,11 @@ bool collect_unary(mlir::Value value, const Shape& shape, mlir::Value& source, s
   NodeOp op = nn::defining_op(value);
   if (!op || seen.size() > 64) return false;
   if (seen.count(op.getOperation())) return true;
+  if (!is_elementwise(op)) return false;
   const bool from_bytes = (op.is("DequantizeLinear") || op.is("DequantizeLinear", nn::kMicrosoftDomain));
   const DType read = nn::dtype_of(op.getInputs()[0]);  // 16 bits may stand between the bytes
   const bool reads_integers = is_byte(read) || read == DType::kInt16 || read == DType::kUint16;
   if (from_bytes && (!reads_integers || nn::constant_value(op.getInputs()[0]))) return false;
-  if (!is_elementwise(op)) return false;
   for (mlir::Value operand : op.getInputs()) {
     if (nn::is_none(operand)) continue;
     if (is_byte(nn::dtype_of(operand)) && !nn::constant_value(operand)) {

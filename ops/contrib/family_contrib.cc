@@ -116,6 +116,20 @@ std::optional<Expansion> expand_padded_transposed(const Node& node, const Types&
   return e.finish({e.step("ConvTranspose", {e.input(0), e.input(1), e.input(3)}, std::move(attributes))});
 }
 
+/// A matrix that is given by its elements other than 0, which the importer makes dense, times a matrix.
+std::optional<Expansion> expand_sparse_product(const Node& node, const Types& inputs) {
+  for (size_t i = 0; i < 2; ++i) kernel::require_rank(node, inputs.at(i), 2, "an operand");
+  Expander e(node, inputs, kContribVersion);
+  const auto turned = [&](size_t i, const char* attribute) {
+    return node.get_int(attribute, 0) != 0 ? e.step("Transpose", {e.input(i)}) : e.input(i);
+  };
+  const Operand product = e.step("MatMul", {turned(0, "transA"), turned(1, "transB")});
+  const float alpha = node.get_float("alpha", 1.0f);
+  if (alpha == 1.0f) return e.finish({product});
+  if (!is_floating(inputs[0].dtype)) node.fail(ErrorCode::kUnsupported, "alpha of integers is not served; 1 is");
+  return e.finish({e.step("Mul", {product, Expander::scalar(inputs[0].dtype, static_cast<double>(alpha))})});
+}
+
 // ------------------------------------------------------------------------------------------------------------ Inverse
 
 void infer_inverse(InferContext& c) {
@@ -191,6 +205,7 @@ void register_contrib(Registry& registry) {
   });
   add("Trilu", {1, 2}, standard(14), {"upper"});
   add("UnfoldTensor", kernel::kOne, expand_unfold, {"dim", "size", "step"});
+  add("SparseToDenseMatMul", kernel::kTwo, expand_sparse_product, {"alpha", "transA", "transB"});
   add("Unique", kernel::kOne, expand_unique, {}, {1, 3});
   kernel::add(registry, "Inverse", 1, kernel::kOne, infer_inverse, evaluate_inverse, {}, kernel::kOne, kMicrosoft);
 }

@@ -4,7 +4,8 @@
 // and each sequence of a batch has a length of its own. A sequence of T keys whose last S are new sees, from query s,
 // the keys up to T - S + s, or all where `causal` is 0; local_window_size keeps as many of these, its own among them.
 // Scores are q k^T times the scale, through softcap * tanh(scores / softcap), plus attention_bias; smooth softmax adds
-// a term to the sum of each row. Narrow floats are computed in fp32.
+// a term to the sum of each row. Caches that slide hold the last keys of the window, the oldest first. Narrow floats
+// are computed in fp32.
 #include <cmath>
 
 #include "ops/kernels/elementwise_kernel.h"
@@ -47,14 +48,17 @@ void require_extent(const Node& node, int64_t have, int64_t want, const char* wh
               std::string(what) + " is " + std::to_string(have) + " where " + std::to_string(want) + " is needed");
 }
 
-/// What later versions of ONNX Runtime can make of a cache is known, and not served.
+/// Whether the caches hold the last keys alone, the oldest first.
+bool slides(const Node& node) { return node.get_int("sliding_window_cache", 0) != 0; }
+
+/// What later versions of ONNX Runtime can make of a cache is known, and not all of it is served.
 void require_plain_caches(const Node& node) {
   for (const char* name : {"k_quant_type", "v_quant_type"})
     if (node.get_string(name, "NONE") != "NONE")
       node.fail(ErrorCode::kUnsupported, "attribute '" + std::string(name) + "' = '" + node.get_string(name, "NONE") +
                                              "': quantised caches are not served; export it with caches of its type");
-  if (node.get_int("sliding_window_cache", 0) != 0)
-    node.fail(ErrorCode::kUnsupported, "a cache as long as its window is not served; export it with whole caches");
+  if (slides(node) && node.get_int("local_window_size", -1) < 1)
+    node.fail(ErrorCode::kInvalidModel, "sliding_window_cache needs a local_window_size");
   if (node.get_int("causal", 1) == 0 && node.get_int("local_window_size", -1) > 0)
     node.fail(ErrorCode::kInvalidModel, "local_window_size is of causal attention, and causal is 0");
 }
@@ -107,6 +111,13 @@ Plan plan_of(const InferContext& c) {
     if (plan.cache < 0) plan.cache = extent(past, 2);
     require_extent(c.node, extent(past, 2), plan.cache, "the length of a cache");
   }
+  if (slides(c.node)) {
+    const int64_t window = c.node.get_int("local_window_size", -1);
+    if (!c.has(kPastKey)) c.node.fail(ErrorCode::kInvalidModel, "sliding_window_cache needs past_key and past_value");
+    if (plan.cache >= 0 && plan.cache < window)
+      c.node.fail(ErrorCode::kInvalidModel, "caches of " + std::to_string(plan.cache) +
+                                                " keys are shorter than the window of " + std::to_string(window));
+  }
   return plan;
 }
 
@@ -144,7 +155,9 @@ void infer_group_attention(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(type, {plan.batch, plan.queries, width});
   int64_t length = -1;
   const TypeInfo& total = c.input(kTotal);
-  if (total.constant && total.constant->size() == 1 && plan.cache >= 0)
+  if (slides(c.node))
+    length = plan.cache;
+  else if (total.constant && total.constant->size() == 1 && plan.cache >= 0)
     length = std::max(plan.cache, total.constant->at_int64(0));
   for (size_t i = 1; i < c.outputs.size(); ++i)
     c.outputs[i] = TypeInfo::tensor(type, {plan.batch, plan.groups, length, plan.head_size});
@@ -170,7 +183,9 @@ class GroupAttention {
     for (size_t i = 0; i < c.inputs.size(); ++i) operands_.push_back(c.has(i) ? kernel::widen(c.input(i)) : Tensor());
     lengths_ = c.input(kLengths).to_int64s();
     total_ = c.input(kTotal).to_int64s().at(0);
-    present_ = std::max(plan.cache, total_);
+    slides_ = slides(c.node);
+    present_ = slides_ ? plan.cache : std::max(plan.cache, total_);
+    staged_ = slides_ ? plan.cache + plan.queries : present_;
     for (int64_t& length : lengths_) {
       ++length;
       const int64_t least = first_prompt() ? 1 : plan.queries;
@@ -186,7 +201,7 @@ class GroupAttention {
 
   void run(const std::vector<TypeInfo>& types) {
     const DType type = operands_[kQuery].dtype();
-    const Shape cache = {plan_.batch, plan_.groups, present_, plan_.head_size};
+    const Shape cache = {plan_.batch, plan_.groups, staged_, plan_.head_size};
     Tensor y(type, types[0].shape), keys(type, cache), values(type, cache);
     Tensor queries(type, {plan_.batch, plan_.heads, plan_.queries, plan_.head_size});
     for (int64_t b = 0; b < plan_.batch; ++b) {
@@ -200,6 +215,10 @@ class GroupAttention {
           attend(elements<T>(queries) + head_at(b, n) + s * plan_.head_size, keys, values, b, n, s,
                  mutable_elements<T>(y) + ((b * plan_.queries + s) * plan_.heads + n) * plan_.head_size);
     }
+    if (slides_) {
+      keys = last_of(keys);
+      values = last_of(values);
+    }
     const Tensor* results[] = {&y, &keys, &values};
     for (size_t i = 0; i < c_.outputs.size(); ++i) c_.outputs[i] = kernel::narrow(*results[i], types[i].dtype);
   }
@@ -208,6 +227,15 @@ class GroupAttention {
   bool first_prompt() const { return plan_.queries == total_; }
   /// How many keys of the cache a sequence has.
   int64_t past(int64_t b) const { return first_prompt() ? 0 : lengths_[static_cast<size_t>(b)] - plan_.queries; }
+  /// How many of a sequence's first T keys a cache holds. One that slides drops as many at once as it has places beyond
+  /// its window, and one more.
+  int64_t held(int64_t keys) const {
+    if (!slides_ || keys <= plan_.cache) return keys;
+    const int64_t at_once = plan_.cache - c_.node.get_int("local_window_size", -1) + 1;
+    return keys - at_once * ((keys - plan_.cache + at_once - 1) / at_once);
+  }
+  /// The first key that the cache of a sequence holds.
+  int64_t oldest(int64_t b) const { return past(b) - held(past(b)); }
   int64_t head_at(int64_t b, int64_t n) const { return (b * plan_.heads + n) * plan_.queries * plan_.head_size; }
 
   /// Copies a head of all new positions to `out` [S,H]; queries and keys are turned to their positions.
@@ -238,8 +266,8 @@ class GroupAttention {
 
   /// The cache of a head: what it held, then the new positions; zeros behind.
   void fill(Tensor& cache, int64_t b, int64_t g, size_t past_input, size_t new_input) const {
-    const int64_t size = plan_.head_size, before = past(b);
-    T* out = mutable_elements<T>(cache) + (b * plan_.groups + g) * present_ * size;
+    const int64_t size = plan_.head_size, before = held(past(b));
+    T* out = mutable_elements<T>(cache) + (b * plan_.groups + g) * staged_ * size;
     if (before > plan_.cache)
       c_.node.fail(ErrorCode::kInvalidModel,
                    std::to_string(before) + " keys are to be in a cache of " + std::to_string(plan_.cache));
@@ -250,10 +278,24 @@ class GroupAttention {
     gather(b, g, out + before * size, new_input);
   }
 
+  /// Caches [B,G,C,H] of what stays of the keys or values that were staged.
+  Tensor last_of(const Tensor& staged) const {
+    const int64_t size = plan_.head_size;
+    Tensor last(staged.dtype(), {plan_.batch, plan_.groups, present_, size});
+    for (int64_t b = 0; b < plan_.batch; ++b) {
+      const int64_t length = lengths_[static_cast<size_t>(b)], kept = held(length);
+      for (int64_t g = 0; g < plan_.groups; ++g) {
+        const T* from = elements<T>(staged) + ((b * plan_.groups + g) * staged_ + length - kept - oldest(b)) * size;
+        std::copy(from, from + kept * size, mutable_elements<T>(last) + (b * plan_.groups + g) * present_ * size);
+      }
+    }
+    return last;
+  }
+
   /// The row of one query of one head.
   void attend(const T* query, const Tensor& keys, const Tensor& values, int64_t b, int64_t n, int64_t s, T* out) const {
     const int64_t size = plan_.head_size,
-                  cache = (b * plan_.groups + n / (plan_.heads / plan_.groups)) * present_ * size;
+                  cache = ((b * plan_.groups + n / (plan_.heads / plan_.groups)) * staged_ - oldest(b)) * size;
     const int64_t length = lengths_[static_cast<size_t>(b)];
     const int64_t end = c_.node.get_int("causal", 1) != 0 ? std::min(past(b) + s + 1, length) : length;
     const int64_t window = c_.node.get_int("local_window_size", -1);
@@ -262,7 +304,7 @@ class GroupAttention {
     const T scale = given != 0 ? static_cast<T>(given) : T{1} / std::sqrt(static_cast<T>(size));
     std::vector<T> scores;
     for (int64_t k = begin; k < end; ++k) {
-      const T* key = elements<T>(keys) + cache + k * size;
+      const T* key = elements<T>(keys) + (cache + k * size);
       T sum = 0;
       for (int64_t i = 0; i < size; ++i) sum += query[i] * key[i];
       sum *= scale;
@@ -272,7 +314,7 @@ class GroupAttention {
     normalise(scores, n);
     std::fill(out, out + size, T{0});
     for (int64_t k = begin; k < end; ++k) {
-      const T* value = elements<T>(values) + cache + k * size;
+      const T* value = elements<T>(values) + (cache + k * size);
       for (int64_t i = 0; i < size; ++i) out[i] += scores[static_cast<size_t>(k - begin)] * value[i];
     }
   }
@@ -304,7 +346,8 @@ class GroupAttention {
   const Plan plan_;
   std::vector<Tensor> operands_;
   std::vector<int64_t> lengths_;
-  int64_t total_ = 0, present_ = 0;
+  int64_t total_ = 0, present_ = 0, staged_ = 0;  // staged: what the caches held and all that is new
+  bool slides_ = false;
 };
 
 void evaluate_group_attention(EvalContext& c, const std::vector<TypeInfo>& types) {

@@ -95,6 +95,35 @@ def test_positions_bias_and_sinks():
     same(operands(1, [9, 6], 10, 9, sink=f(N)), {"smooth_softmax": 1}, [9, 6], 1)
 
 
+def kept(keys, cache, window):
+    """Keys that a cache that slides holds of so many, by the operator's definition."""
+    at_once = cache - window + 1
+    return keys if keys <= cache else keys - at_once * -(-(keys - cache) // at_once)
+
+
+@pytest.mark.parametrize("cache", [4, 5, 7])
+@pytest.mark.parametrize("rotary", [False, True])
+def test_caches_that_slide(cache, rotary):
+    """Prompts and steps of a window of 4, of one length and of several, with caches of its length and of more."""
+    attributes = {"local_window_size": 4, "sliding_window_cache": 1, "do_rotary": int(rotary)}
+    keywords = dict(domain="com.microsoft", attributes={"num_heads": N, "kv_num_heads": G, **attributes}, outputs=3)
+    for queries, lengths, total in ((3, [2, 2], 3), (9, [8, 8], 9), (1, [3, 3], 4), (1, [9, 6], 10),
+                                    (1, [4, 11], 12), (3, [11], 12), (6, [7], 8)):  # fmt: skip
+        inputs = [x[: len(lengths)] if x is not None and x.ndim > 2 else x
+                  for x in operands(queries, lengths, total, cache, rotary=rotary)]  # fmt: skip
+        expected = run_ort("GroupQueryAttention", inputs, **keywords)
+        got = run_tessera("GroupQueryAttention", inputs, **keywords)
+        for b, length in enumerate(np.asarray(lengths) + 1):
+            rows = (b, slice(min(queries, length)))
+            np.testing.assert_allclose(got[0][rows], expected[0][rows], rtol=2e-5, atol=2e-5)
+            held = (b, slice(None), slice(kept(length, cache, 4)))
+            for have, want in zip(got[1:], expected[1:]):
+                assert have.shape == want.shape
+                np.testing.assert_allclose(have[held], want[held], rtol=2e-5, atol=2e-5)
+    keywords["outputs"] = 1
+    check_rejected("GroupQueryAttention", operands(1, [9, 9], 10, 3), match="shorter than the window of 4", **keywords)
+
+
 def test_half():
     inputs = [
         x.astype(np.float16) if x is not None and x.dtype == np.float32 else x for x in operands(1, [9, 9], 10, 9)

@@ -22,7 +22,7 @@ LIMIT = 2 << 30
 # A failed allocation ends a sanitized process: no values that ask for one.
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 # Operators that call back into a graph are run with graphs elsewhere.
-GRAPHS = {"If", "Loop", "Scan", "SequenceMap"}
+GRAPHS = {"If", "Loop", "Scan", "SequenceMap", "BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"}
 
 
 def random_array(random, kind, shape):

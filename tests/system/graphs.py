@@ -465,9 +465,12 @@ class Network:
         return self.node(op, [x, other] if self.chance(0.7) or op == "Div" else [other, x], shape)
 
     def combine(self, x):
-        """With another tensor of the same shape, if there is one: skip connections over long distances."""
+        """With another tensor of the same shape, if there is one: skip connections over long distances. Second results
+        take no part, as places of a MaxPool are integers."""
         others = [
-            name for name, shape in self.shape.items() if shape == self.shape[x] and name != x and name[0] in "ti"
+            name
+            for name, shape in self.shape.items()
+            if shape == self.shape[x] and name != x and name[0] in "ti" and "_" not in name
         ]
         if not others:
             return self.residual(x)

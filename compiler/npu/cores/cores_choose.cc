@@ -242,8 +242,6 @@ class Choice {
         const auto way = static_cast<size_t>(std::min_element(alone.begin(), alone.end()) - alone.begin());
         chosen.push_back(axis ? along(i, *axis).value_or(way) : way);
       }
-      if (axis && chosen.size() <= kRefined && costs_.exchange() == kExchange[1])
-        along_one.emplace_back(total(chosen), chosen);
       for (int sweep = 0; sweep < kSweeps; ++sweep)
         if (!improve(chosen, sweep % 2 == 1)) break;
       refined.emplace_back(total(chosen), chosen);
