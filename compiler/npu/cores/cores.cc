@@ -453,13 +453,16 @@ class Ways {
   std::optional<Program>& best() { return best_; }
   int64_t least() const { return least_; }
 
-  /// The divisions whose programs take little more cycles than the best one, each without products between others.
+  /// The divisions whose programs take little more cycles than the best one, each without products between others. Of a
+  /// tiny program all of them.
   std::vector<Way> shorter() const {
     std::vector<Way> ways;
     for (const auto& [cycles, way] : tried_)
-      if (cycles <= least_ + least_ / kNear) ways.push_back({way.shares, false});
+      if (tiny() || cycles <= least_ + least_ / kNear) ways.push_back({way.shares, false});
     return ways;
   }
+
+  bool tiny() const { return best_ && best_->instructions.size() <= kTiny; }
 
   /// So many ways of the fewest cycles.
   std::vector<Way> first(size_t count) const {
@@ -517,8 +520,7 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   // As of one core (place_chains): of a short stream also with shorter chains.
   const bool short_stream = ways.best() && static_cast<int64_t>(ways.best()->instructions.size()) <= kAsCompiled;
   if (short_stream && options.products_between && how == Given::kNothing) ways.offer(ways.shorter(), false);
-  const bool tiny = ways.best() && ways.best()->instructions.size() <= kTiny;
-  ways.offer(ways.first(!few ? 1 : tiny ? SIZE_MAX : kPolished), true);
+  ways.offer(ways.first(!few ? 1 : ways.tiny() ? SIZE_MAX : kPolished), true);
   return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, for_one_core(options));
 }
 
