@@ -439,7 +439,8 @@ class Ways {
   void offer(const std::vector<Way>& ways, bool polish) {
     std::vector<std::optional<Program>> programs(ways.size());
     at_once(kHands, ways.size(), [&](size_t k, size_t hand) { programs[k] = planned(ways[k], polish, memos_[hand]); });
-    if (polish) best_.reset();
+    if (polish && !polished_) best_.reset();
+    polished_ = polish;
     for (size_t k = 0; k < ways.size(); ++k) {
       if (!programs[k]) continue;
       const int64_t cycles = predicted_cycles(*programs[k]);
@@ -495,6 +496,7 @@ class Ways {
   const std::span<const int64_t> turns_;
   std::array<std::vector<std::shared_ptr<SearchMemo>>, kHands> memos_;  // by hand and turn
   std::optional<Program> best_;
+  bool polished_ = false;
   int64_t least_ = 0;                           // cycles of the best one
   std::vector<std::pair<int64_t, Way>> tried_;  // their cycles
 };
@@ -510,8 +512,7 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   const bool rivals = all.size() > 1;
   Ways ways(graph, config, options, how, rivals);
   ways.offer({{&all.front()}}, !rivals);
-  if (!rivals) return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, for_one_core(options));
-  const bool few = !ways.best() || ways.least() <= kShort;
+  const bool few = rivals && (!ways.best() || ways.least() <= kShort);
   if (few) {
     std::vector<Way> others;
     for (size_t k = 1; k < all.size(); ++k) others.push_back({&all[k]});
@@ -519,8 +520,8 @@ Program compile_cores(const Graph& graph, const isa::MachineConfig& config, cons
   }
   // As of one core (place_chains): of a short stream also with shorter chains.
   const bool short_stream = ways.best() && static_cast<int64_t>(ways.best()->instructions.size()) <= kAsCompiled;
-  if (short_stream && options.products_between && how == Given::kNothing) ways.offer(ways.shorter(), false);
-  ways.offer(ways.first(!few ? 1 : ways.tiny() ? SIZE_MAX : kPolished), true);
+  if (short_stream && options.products_between && how == Given::kNothing) ways.offer(ways.shorter(), !rivals);
+  if (rivals) ways.offer(ways.first(!few ? 1 : ways.tiny() ? SIZE_MAX : kPolished), true);
   return ways.best() ? std::move(*ways.best()) : compile_one(graph, config, for_one_core(options));
 }
 
