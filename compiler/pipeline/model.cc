@@ -136,17 +136,20 @@ void show_program(const SnapshotObserver& observer, const npu::Graph& graph, con
       notes.push_back(layer < program.layers.size() ? program.layers[layer].name : "");
     return isa::listing(instructions, notes);
   };
-  observer({graph.name + ".schedules", "json", [&](bool) {
-              std::string text = "{";
-              for (size_t i = 0; i < graph.operations.size(); ++i) {
-                const npu::LayerInfo& layer = program.layers[i];
-                if (!std::holds_alternative<npu::Kernel>(graph.operations[i].what))
-                  text += (text.size() > 1 ? ",\n " : "\n ") + text::quote(layer.name) + ": " +
-                          (layer.divided ? schedule::to_json(*layer.divided) : schedule::to_json(layer.schedule));
-              }
-              return text + "\n}\n";
-            }});
+  const auto show_schedules = [&] {
+    observer({graph.name + ".schedules", "json", [&](bool) {
+                std::string text = "{";
+                for (size_t i = 0; i < graph.operations.size(); ++i) {
+                  const npu::LayerInfo& layer = program.layers[i];
+                  if (!std::holds_alternative<npu::Kernel>(graph.operations[i].what))
+                    text += (text.size() > 1 ? ",\n " : "\n ") + text::quote(layer.name) + ": " +
+                            (layer.divided ? schedule::to_json(*layer.divided) : schedule::to_json(layer.schedule));
+                }
+                return text + "\n}\n";
+              }});
+  };
   if (!program.others.empty()) {
+    show_schedules();
     observer({graph.name + ".core0.instructions", "asm",
               [&](bool) { return listing(program.instructions, program.layer_of_instruction); }});
     for (size_t k = 0; k < program.others.size(); ++k)
@@ -159,6 +162,7 @@ void show_program(const SnapshotObserver& observer, const npu::Graph& graph, con
   observer({graph.name + ".tasks", "txt",
             [&](bool) { return npu::to_text(npu::tasks_of(graph, program, config, options), graph, true); }});
   observer({graph.name + ".schedules", "txt", [&](bool) { return npu::schedules_to_text(graph, program); }});
+  show_schedules();
   observer({graph.name + ".instructions", "asm",
             [&](bool) { return listing(program.instructions, program.layer_of_instruction); }});
 }

@@ -231,7 +231,7 @@ TEST(Cores, AnyDivisionThatIsGivenComputesTheSame) {
 TEST(Cores, DivisionsThatCannotBeAreRefused) {
   const isa::MachineConfig config = chip("npu256", 4);
   const Graph graph = separable(12, 10, {32, 48});
-  const auto why = [&](Division division) { return obstacle(graph, graph.operations[1], division, 4, 16); };
+  const auto why = [&](const Division& division) { return obstacle(graph, graph.operations[1], division, 4, 16); };
   EXPECT_EQ(why({kRows, {1, 6, 6, 12}}), "");
   EXPECT_EQ(why({{}, {}, 3}), "");
   EXPECT_NE(why({{}, {}, 4}).find("there is no core 4 of 4"), std::string::npos);
