@@ -27,17 +27,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench"))
 import networks  # noqa: E402
 
+from .tuned_digits import DIGITS, as_another_build_wrote_it, feeds, session_of, timed  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("TESSERA_BUILD", ROOT / "build" / "release"))
-DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 SMALL = {"config": "npu64", "trials": 20, "judge": "replay"}
 
 LONG = bool(os.environ.get("TESSERA_LONG"))
-
-timed = pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
-
-
-def session_of(device, config, **options):
-    return tessera.Session(DIGITS, device, config, shapes={"image": [1, 1, 8, 8]}, **options)
 
 
 def line(database, *more):
@@ -61,11 +56,6 @@ def units(database):
 def tuned(tmp_path_factory):
     database = tmp_path_factory.mktemp("tuned") / "tuned.db"
     return database, tuning.tune(DIGITS, database=database, **SMALL)
-
-
-def feeds(session):
-    rng = np.random.default_rng(4)
-    return {port.name: rng.random(port.shape, np.float32) for port in session.get_inputs()}
 
 
 def test_pieces_and_their_spaces():
@@ -623,18 +613,6 @@ def test_a_scheduler_without_workers_is_told(tmp_path, monkeypatch):
     assert caught.value.code == "io"
 
 
-def as_another_build_wrote_it(database, path, **changes):
-    """A copy without units, whose cycles no build of today measures."""
-    path.write_bytes(database.read_bytes())
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM units")
-        for table in ("networks", "layers"):
-            forgotten = "json_remove(provenance, '$.build', '$.replay')"
-            connection.execute(f"UPDATE {table} SET cycles=1, provenance={forgotten}")
-        for name, value in changes.items():
-            connection.execute(f"UPDATE networks SET {name}=?", (value,))
-
-
 @pytest.mark.parametrize("changes", [{}, {"compiler": "0.0.1"}])
 def test_what_another_build_found_is_judged_again(tuned, tmp_path, changes):
     database, found = tuned
@@ -762,76 +740,3 @@ def test_a_record_that_is_illegal_is_refused_like_a_given_schedule(tuned, tmp_pa
         connection.execute("UPDATE networks SET schedules=?", (json.dumps({layer: schedule}),))
     with pytest.raises(tessera.Error, match=f"'{layer}'.*illegal"):
         session_of("fsim", "npu64", tuned=str(copy))
-
-
-CHIP = {"config": "npu256x2", "shapes": {"image": [8, 1, 8, 8]}}
-
-
-def chip_session(device, **options):
-    return tessera.Session(DIGITS, device, **CHIP, **options)
-
-
-@timed
-def test_the_bench_of_a_chip_counts_what_the_device_counts():
-    bench = _tessera.Tuning(str(DIGITS), "npu256x2", CHIP["shapes"], {})
-    session = chip_session("sysc")
-    session.run(None, feeds(session))
-    chosen = bench.chosen()
-    assert not [why for piece, text in chosen if (why := bench.obstacle(piece, text))]
-    # Turns of the engines are compared anew under given schedules, and may be better ones.
-    assert bench.whole(chosen, "replay")[0] <= session.stats().predicted_cycles
-    again = chip_session("sysc", schedules=session.schedules())
-    again.run(None, feeds(again))
-    assert bench.whole(chosen, "sysc")[0] == again.stats().cycles
-    assert again.schedules() == session.schedules()
-
-
-@timed
-def test_a_chip_is_tuned(tmp_path, command):
-    """What the judge measures is what a run takes, and no result changes; the division among the cores is searched."""
-    found = tuning.tune(DIGITS, database=tmp_path / "t.db", trials=40, judge="sysc", **CHIP)
-    assert found.trials == 40 and found.cycles < found.default_cycles
-    plain, tuned = chip_session("sysc"), chip_session("sysc", tuned=str(tmp_path / "t.db"))
-    assert tuned.schedules() == found.schedules
-    values = feeds(plain)
-    assert all(np.array_equal(a, b) for a, b in zip(plain.run(None, values), tuned.run(None, values)))
-    assert tuned.stats().cycles == found.cycles <= plain.stats().cycles
-    given = tmp_path / "s.json"
-    given.write_text(json.dumps(found.schedules))
-    words = ["run", DIGITS, "--config", "npu256x2", "--shape", "image=8,1,8,8", "--schedule", given]
-    done = command(*words, "--device", "sysc", "--random-inputs", 1, "-o", tmp_path / "o.npz")
-    assert done.returncode == 0 and f"{found.cycles} cycles" in done.stdout + done.stderr, done.stderr
-    # The same seed and nothing done twice; another build's record is judged anew.
-    assert tuning.tune(DIGITS, database=tmp_path / "t.db", trials=40, judge="sysc", **CHIP).known_units == found.units
-    as_another_build_wrote_it(tmp_path / "t.db", tmp_path / "old.db")
-    assert chip_session("sysc", tuned=str(tmp_path / "old.db")).schedules() == found.schedules
-    begun = tuning.tune(DIGITS, database=tmp_path / "old.db", trials=2, judge="sysc", **CHIP)
-    assert begun.cycles <= found.cycles
-
-
-@pytest.mark.parametrize(
-    "schedules, words",
-    [
-        ({"gemm1": {"core": 2}}, "there is no core 2 of 2"),
-        ({"gemm1": {"divided": "rows", "ends": [1]}}, "1 entries for 2 cores"),
-        ({"gemm1": {"divided": "depth", "ends": [1, 2]}}, "'divided' is \"depth\"; known: images, rows"),
-        ({"gemm1": {"divided": "images", "ends": "all"}}, "'ends' must be a list"),
-        ({"gemm1": {"core": 0, "cores": [None, None, None]}}, "3 entries for 2 cores"),
-        ({"gemm1": {"core": 0, "levels": []}}, "has no 'levels'; known: core, own, cores"),
-        ({"gemm1": {"core": 0, "own": 1}}, "'own' is true, false or left out"),
-        ({"gemm1@0": {"levels": [], "operands": [], "intrinsic": "dense"}}, "but not how it is divided"),
-        ({"gemm1@2": {"levels": [], "operands": [], "intrinsic": "dense"}}, "no layer on the NPU has this name"),
-    ],
-)
-def test_divisions_that_cannot_be_are_refused(schedules, words):
-    layer = next(reversed(chip_session("fsim").schedules()))
-    named = {name.replace("gemm1", layer): schedule for name, schedule in schedules.items()}
-    with pytest.raises(tessera.Error) as refused:
-        chip_session("fsim", schedules=named)
-    assert words in str(refused.value) and layer in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_a_division_on_one_core_is_refused():
-    layer = next(iter(session_of("fsim", "npu64").schedules()))
-    with pytest.raises(tessera.Error, match="npu64 has one core"):
-        session_of("fsim", "npu64", schedules={layer: {"core": 0}})
