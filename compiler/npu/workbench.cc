@@ -481,15 +481,10 @@ const MemoryPlan& Workbench::arrange(std::vector<Unit>& units) const {
   }
   for (size_t u = 0; u < units.size(); ++u) {
     const Unit& placed = known->second.units[u];
-    if (!units[u].chain) {
+    if (units[u].chain)
+      take_tasks(*units[u].chain, placed.chain->tasks);
+    else
       units[u].tasks = placed.tasks;
-      continue;
-    }
-    const schedule::InputLayout layout = units[u].chain->nests[0]->layout;
-    units[u].chain->tasks = placed.chain->tasks;
-    const Nest* head = nest_of(units[u].chain->tasks[0], layout);
-    TESSERA_INVARIANT(head != nullptr, "a layout has gone with the places of tensors");
-    units[u].chain->nests = nests_of(*units[u].chain, *head);
   }
   return known->second.plan;
 }
@@ -524,7 +519,7 @@ Cost Workbench::whole(const std::vector<Placed>& schedules, schedule::CostModel&
                   "its last one");
     const MemoryPlan& plan = arrange(units);
     const emit::SynchroniseOptions order = order_of(plan, options_);
-    Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
+    Emitter lowered(config_, options_);
     append(units, lowered);
     Emitter emitter = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options_, true);
     return synchronised(std::move(emitter), config_, graph_.operations.size(), order);

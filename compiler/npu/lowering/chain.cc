@@ -179,17 +179,23 @@ std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, siz
 
 }  // namespace
 
-void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements,
-                 const isa::MachineConfig& config, const Options& options) {
-  auto tasks = chain_tasks(graph, chain.first, chain.size(), placements, config, options);
+void take_tasks(Chain& chain, std::vector<Task> tasks) {
   for (size_t s = 0; s < chain.size(); ++s) {
     const schedule::InputLayout layout = chain.nests[s]->layout;
     const bool row_pairs = chain.nests[s]->row_pairs;  // what the plan has room for
-    chain.tasks[s] = std::move(tasks[s].front());
+    chain.tasks[s] = std::move(tasks[s]);
     for (Nest& nest : chain.tasks[s].alternatives) nest.row_pairs = row_pairs;
     chain.nests[s] = nest_of(chain.tasks[s], layout);
     TESSERA_INVARIANT(chain.nests[s] != nullptr, "a layout has gone with the places of tensors");
   }
+}
+
+void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements,
+                 const isa::MachineConfig& config, const Options& options) {
+  std::vector<Task> tasks;
+  for (auto& of : chain_tasks(graph, chain.first, chain.size(), placements, config, options))
+    tasks.push_back(std::move(of.front()));
+  take_tasks(chain, std::move(tasks));
 }
 
 std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count,

@@ -40,6 +40,10 @@ std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count,
 /// The nests of a chain whose first operation is in its alternative `head`.
 std::vector<const schedule::Nest*> nests_of(const Chain& chain, const schedule::Nest& head);
 
+/// Gives the chain the tasks of its operations as they are where tensors have other places. Its plan stays, and what it
+/// has room for.
+void take_tasks(Chain& chain, std::vector<Task> tasks);
+
 /// Moves the chain's tensors to other places. The layouts that the nests were chosen for must still exist.
 void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements,
                  const isa::MachineConfig& config, const Options& options);

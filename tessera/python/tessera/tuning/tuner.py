@@ -29,6 +29,7 @@ FINALS = 4  # schedules that the judge measures in a unit
 FRUITLESS = 8  # rounds without any schedule to measure, after which a tuning ends
 STEPS = 160  # replays of a unit
 WIDTH = 2  # neighbours that may change together
+DEVIATION = 0.005  # by how much a state may be worse than the record, and the search still goes on from it
 TEACHERS = 25  # units of the database that the learned cost model begins with at most
 TAUGHT = 4000  # samples, the last ones, that it learns from
 
@@ -77,13 +78,26 @@ class Promise:
             self.known[operation] = (tries + 1, 0.5 * before + 0.5 * gain / len(operations))
 
 
+@dataclasses.dataclass
+class Record:
+    """The best that a tuner has measured of a graph."""
+
+    cycles: int
+    bytes: int
+    state: list
+    bench: object
+
+
 class Tuner:
-    """One graph of a model. measure: counts a measurement that the tuner makes itself."""
+    """One graph of a model, by record-to-record travel: the search goes on from a state that is a little worse than the
+    record where it finds none that is better. On chips other divisions of layers lead away from where it stands, and
+    the record alone is gone on from. measure: counts a measurement that the tuner makes itself."""
 
     def __init__(self, bench, graph, state, settings, measure):
         self.bench, self.graph, self.state, self.settings, self.measure = bench, graph, state, settings, measure
         self.promise = Promise()
         self.cycles, self.bytes = bench.tuning.whole(state, settings["judge"])
+        self.best = self.now()
         self.rng = random.Random(f"{settings['seed']} {graph}")
 
     def begin_with(self, bench, state):
@@ -91,6 +105,15 @@ class Tuner:
         measured = bench.cost_of_graph(state, self.settings["judge"])
         if measured is not None and measured[0] < self.cycles:
             self.bench, self.state, (self.cycles, self.bytes) = bench, state, measured
+            self.keep()
+
+    def now(self):
+        return Record(self.cycles, self.bytes, self.state, self.bench)
+
+    def keep(self):
+        """The state as a record, if it is one."""
+        if self.cycles < self.best.cycles:
+            self.best = self.now()
 
     def operations(self, unit):
         piece = self.bench.pieces[unit[0]]
@@ -135,10 +158,12 @@ class Tuner:
             self.cycles, self.bytes, state, divisions = best
             self.bench, self.state = bench_of(divisions), [tuple(unit) for unit in state]
             self.promise = Promise()
+            self.keep()
 
     def take(self, payloads, results, left):
         """Puts together what the units of a round found, in so many measurements at most."""
         changes = []
+        worst = self.cycles if self.bench.divisions else self.best.cycles * (1 + DEVIATION)
         for payload, result in zip(payloads, results):
             if payload.get("divide"):
                 continue
@@ -146,11 +171,13 @@ class Tuner:
             best = min(result["trials"], default=None, key=lambda trial: trial[:2])
             gain = max(0, self.cycles - best[0]) if best else 0
             self.promise.learn([op for unit in payload["state"][first:last] for op in self.operations(unit)], gain)
-            if gain > 0:
-                changes.append((best[0], best[1], first, last, [tuple(unit) for unit in best[2]]))
+            units = best and [tuple(unit) for unit in best[2]]
+            if best and best[0] < worst and units != self.state[first:last]:
+                changes.append((best[0], best[1], first, last, units))
         changes.sort(key=lambda change: change[:4])
         if not changes:
             return
+        changes = [changes[0], *(change for change in changes[1:] if change[0] < self.cycles)]
         start = self.state
         self.cycles, self.bytes = changes[0][:2]
         kept = [changes[0]]
@@ -166,6 +193,7 @@ class Tuner:
             if cycles < self.cycles:
                 kept.append(change)
                 self.state, self.cycles, self.bytes = state, cycles, moved
+        self.keep()
 
     @staticmethod
     def _with(state, changes):
@@ -373,7 +401,7 @@ class _Run:
 
     @staticmethod
     def total(tuners):
-        return sum(tuner.cycles for tuner in tuners), sum(tuner.bytes for tuner in tuners)
+        return sum(tuner.best.cycles for tuner in tuners), sum(tuner.best.bytes for tuner in tuners)
 
     def digest(self, payload):
         text = json.dumps([*self.key, BUILD, {**payload, "config": ""}], sort_keys=True)
@@ -426,20 +454,20 @@ class _Run:
         result = {}
         for tuner in tuners:
             found = {}
-            for piece, schedule in tuner.state:
+            for piece, schedule in tuner.best.state:
                 # A unit may have been found for a model whose layers have other names.
-                own = json.loads(tuner.bench.tuning.named(piece, schedule))
-                found.update(dict.fromkeys(tuner.bench.pieces[piece]["layers"], own))
-            layers = tuner.bench.tuning.chip_layers()
+                own = json.loads(tuner.best.bench.tuning.named(piece, schedule))
+                found.update(dict.fromkeys(tuner.best.bench.pieces[piece]["layers"], own))
+            layers = tuner.best.bench.tuning.chip_layers()
             for layer in layers[tuner.graph] if layers else ():
-                parts = [found.pop(f"{layer}@{core}", None) for core in range(tuner.bench.tuning.cores)]
-                result[layer] = json.loads(tuner.bench.divisions[layer]) | {"cores": parts}
+                parts = [found.pop(f"{layer}@{core}", None) for core in range(tuner.best.bench.tuning.cores)]
+                result[layer] = json.loads(tuner.best.bench.divisions[layer]) | {"cores": parts}
             result |= found
         return result
 
     @staticmethod
     def replayed(tuners):
-        return sum(tuner.bench.tuning.whole(tuner.state, "replay")[0] for tuner in tuners)
+        return sum(tuner.best.bench.tuning.whole(tuner.best.state, "replay")[0] for tuner in tuners)
 
     def provenance(self, tuners):
         """`replay` and `default_replay`: by these the compiler sees whether another build has measured the record."""
@@ -473,7 +501,7 @@ class _Run:
     def keep_layers(self, tuners):
         rows = []
         for tuner in tuners:
-            for piece, schedule in tuner.state:
-                cost = tuner.bench.tuning.alone(piece, schedule, "replay")
-                rows.append((tuner.bench.pieces[piece]["key"], schedule, *cost))
+            for piece, schedule in tuner.best.state:
+                cost = tuner.best.bench.tuning.alone(piece, schedule, "replay")
+                rows.append((tuner.best.bench.pieces[piece]["key"], schedule, *cost))
         self.database.keep_layers(self.key[1], self.compiler, "replay", self.provenance(tuners), rows)
