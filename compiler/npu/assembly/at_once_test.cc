@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/npu/assembly/at_once.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -58,6 +61,20 @@ TEST(AtOnce, ThreadsStay) {
     });
   }
   EXPECT_LE(static_cast<unsigned>(threads), std::max(std::thread::hardware_concurrency(), 1U));
+}
+
+/// A fork has none of the threads that its parent has.
+TEST(AtOnce, AForkWorksByItself) {
+  at_once(2, 2, [](size_t, size_t) {});
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<int> all = 0;
+    at_once(3, 100, [&](size_t, size_t) { ++all; });
+    _exit(all == 100 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
