@@ -49,6 +49,8 @@ else:
     @functools.wraps(plain)
     def precise(self, model, sess_options=None, *arguments, **keywords):
         options = sess_options or onnxruntime.SessionOptions()
+        # Threads of sessions spin while they wait, and the tests of several processes have the processors busy.
+        options.intra_op_num_threads = options.intra_op_num_threads or 1
         options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             plain(self, model, options, *arguments, **keywords)

@@ -138,9 +138,6 @@ Program compiled(const Graph& graph, const isa::MachineConfig& config, const Opt
   return program;
 }
 
-/// Whether the unit is a chain with a product between its first and its last operation.
-bool has_product_between(const Unit& unit) { return unit.chain && schedule::product_between(unit.chain->nests); }
-
 /// The program by the schedules that are looked for on this machine, or on one without pairs. Of a short stream both
 /// are compared before one of them is polished, which takes longer than the rest. Given schedules may be of either.
 Program compiled_one(const Graph& graph, const isa::MachineConfig& config, const Options& given_options, bool polish) {

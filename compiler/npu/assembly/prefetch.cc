@@ -164,50 +164,55 @@ std::vector<Emitter::Profile> Emitter::profiles() const {
   return all;
 }
 
-/// The better of both ways to place fetches, by the profiles of single steps; of equal ones the first.
-Emitter::Placed Emitter::first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const {
+/// Both ways to place fetches, by the profiles of single steps. The better one is first; of equal ones the first.
+std::array<Emitter::Placed, 2> Emitter::first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const {
   std::array<Placed, 2> ways;
-  at_once(kAtOnce, ways.size(), [&](size_t k, size_t) {
-    ways[k].together = k == 1;
-    ways[k].fetches = ways[k].together ? place_together(profiles, {}) : place_apart(profiles, {});
-    ways[k].cycles = predicted(ways[k].fetches, judge);
-  });
-  return std::move(ways[1].cycles < ways[0].cycles ? ways[1] : ways[0]);
+  ways[0].fetches = place_apart(profiles, {});
+  ways[1].fetches = place_together(profiles, {});
+  ways[1].together = true;
+  const bool alike = ways[0].fetches == ways[1].fetches;
+  at_once(kAtOnce, alike ? 1 : 2, [&](size_t k, size_t) { ways[k].cycles = predicted(ways[k].fetches, judge); });
+  if (alike) ways[1].cycles = ways[0].cycles;
+  if (ways[1].cycles < ways[0].cycles) std::swap(ways[0], ways[1]);
+  return ways;
 }
 
 /// The stream of least cycles by the judge. First of both ways to place fetches. A step may take longer than its
 /// engines work, as one of a few instructions that wait for each other: then the bus has more time than the step's own
-/// profile says. The stream without fetches tells how much, and the better way is tried again.
+/// profile says. The stream without fetches tells how much, and the better way is tried again. Streams of few fetches
+/// come out alike in several ways, and are judged once.
 Emitter::Placed Emitter::best_fetches(const Judge& judge, bool thorough) const {
   std::vector<Profile> profiles = this->profiles();
   if (!judge) return {place_apart(std::move(profiles), {})};
-  const auto judged = [&](Fetches fetches) {
-    const int64_t cycles = predicted(fetches, judge);
-    return Placed{std::move(fetches), cycles};
-  };
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
-  if (!fetches) return judged(place_apart(std::move(profiles), {}));
-  Placed best;
+  if (!fetches) {
+    Placed only{place_apart(std::move(profiles), {})};
+    only.cycles = predicted(only.fetches, judge);
+    return only;
+  }
+  std::array<Placed, 2> first;
   emit::Prediction timed;
   at_once(kAtOnce, 2, [&](size_t k, size_t) {
-    if (k == 0) best = first_fetches(profiles, judge);
+    if (k == 0) first = first_fetches(profiles, judge);
     if (k == 0 || !thorough) return;
     const Timeline bare = joined({});
     timed = judge(bare.works, bare.steps, steps_.size());
   });
-  if (!thorough) return best;
+  if (!thorough) return std::move(first[0]);
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
-  const auto place = best.together ? &Emitter::place_together : &Emitter::place_apart;
-  constexpr std::array<Pieces, 3> kPieces = {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}};
-  std::array<Placed, kPieces.size()> others;
-  at_once(kAtOnce, others.size(), [&](size_t k, size_t) { others[k] = judged((this->*place)(profiles, kPieces[k])); });
-  for (Placed& other : others) {
-    if (other.cycles >= best.cycles) continue;
-    best.cycles = other.cycles;
-    best.fetches = std::move(other.fetches);
+  const auto place = first[0].together ? &Emitter::place_together : &Emitter::place_apart;
+  std::vector<Placed> others;
+  for (const Pieces& pieces : {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}}) {
+    Placed other{(this->*place)(profiles, pieces)};
+    const auto alike = [&](const Placed& known) { return known.fetches == other.fetches; };
+    if (std::ranges::none_of(first, alike) && std::ranges::none_of(others, alike)) others.push_back(std::move(other));
   }
-  return best;
+  at_once(kAtOnce, others.size(), [&](size_t k, size_t) { others[k].cycles = predicted(others[k].fetches, judge); });
+  Placed& best = first[0];
+  for (Placed& other : others)
+    if (other.cycles < best.cycles) std::swap(best, other);
+  return std::move(best);
 }
 
 int64_t Emitter::glance(bool prefetch, const Judge& judge) const {

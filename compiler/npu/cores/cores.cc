@@ -33,7 +33,8 @@ constexpr size_t kCompiled = 3;      // divisions, for each price of waiting, of
 constexpr int64_t kShort = 100'000;  // of programs up to so many cycles
 constexpr size_t kPolished = 3;      // of these ways, the best ones, of which the finished programs are compared
 constexpr size_t kTiny = 100;        // instructions of a core's program up to which all of them are
-constexpr int64_t kNear = 32;        // of the best program's cycles: the part by which others may take more
+constexpr int64_t kNear = 32;        // of the best program's cycles: the part by which others may take more,
+constexpr int64_t kFar = 4;          // and by which they may before they are finished, which brings less than this
 constexpr size_t kHands = 2;         // compilations at once: each has a planner for each core
 /// Cycles that a read waits for its turn on the bus, for each other core: programs are planned for some of these.
 constexpr std::array<int64_t, 3> kTurns = {0, 48, 88};
@@ -188,6 +189,12 @@ class Chip {
     if (!all_end(codes)) return std::nullopt;
     finish(codes, program);
     return program;
+  }
+
+  /// Whether what was planned has a chain with a product between others.
+  bool has_product_between() const {
+    return std::ranges::any_of(
+        cores_, [](const Core& core) { return std::ranges::any_of(core.units, npu::has_product_between); });
   }
 
  private:
@@ -425,6 +432,12 @@ struct Way {
   bool products_between = true;
 };
 
+/// What a way was compiled to, and whether a chain of it has a product between others.
+struct Compiled {
+  Program program;
+  bool product_between = false;
+};
+
 /// Programs of a graph in several ways, of which the one with the fewest predicted cycles is taken.
 class Ways {
  public:
@@ -437,56 +450,66 @@ class Ways {
   /// Compiles in each way, some of them at once. `polish`: with schedules by the whole stream, which take as long as
   /// all before. Those that are not polished are forgotten when others are.
   void offer(const std::vector<Way>& ways, bool polish) {
-    std::vector<std::optional<Program>> programs(ways.size());
-    at_once(kHands, ways.size(), [&](size_t k, size_t hand) { programs[k] = planned(ways[k], polish, memos_[hand]); });
+    std::vector<std::optional<Compiled>> compiled(ways.size());
+    at_once(kHands, ways.size(), [&](size_t k, size_t hand) { compiled[k] = planned(ways[k], polish, memos_[hand]); });
     if (polish && !polished_) best_.reset();
     polished_ = polish;
     for (size_t k = 0; k < ways.size(); ++k) {
-      if (!programs[k]) continue;
-      const int64_t cycles = predicted_cycles(*programs[k]);
-      tried_.emplace_back(cycles, ways[k]);
+      if (!compiled[k]) continue;
+      const int64_t cycles = predicted_cycles(compiled[k]->program);
+      tried_.push_back({cycles, ways[k], compiled[k]->product_between});
       if (best_ && cycles >= least_) continue;
       least_ = cycles;
-      best_ = std::move(programs[k]);
+      best_ = std::move(compiled[k]->program);
     }
   }
 
   std::optional<Program>& best() { return best_; }
   int64_t least() const { return least_; }
 
-  /// The divisions whose programs take little more cycles than the best one, each without products between others. Of a
-  /// tiny program all of them.
+  /// The divisions whose programs have products between others and take little more cycles than the best one, each
+  /// without such products. Of a tiny program all of them.
   std::vector<Way> shorter() const {
     std::vector<Way> ways;
-    for (const auto& [cycles, way] : tried_)
-      if (tiny() || cycles <= least_ + least_ / kNear) ways.push_back({way.shares, false});
+    for (const Tried& one : tried_)
+      if (one.product_between && (tiny() || within(one, kNear))) ways.push_back({one.way.shares, false});
     return ways;
   }
 
   bool tiny() const { return best_ && best_->instructions.size() <= kTiny; }
 
-  /// So many ways of the fewest cycles.
+  /// So many ways of the fewest cycles, none of which takes many more than the best one.
   std::vector<Way> first(size_t count) const {
     auto tried = tried_;
-    std::ranges::stable_sort(tried, {}, [](const auto& one) { return one.first; });
+    std::ranges::stable_sort(tried, {}, &Tried::cycles);
     std::vector<Way> ways;
-    for (size_t k = 0; k < std::min(count, tried.size()); ++k) ways.push_back(tried[k].second);
+    for (size_t k = 0; k < std::min(count, tried.size()) && within(tried[k], kFar); ++k) ways.push_back(tried[k].way);
     return ways;
   }
 
  private:
+  struct Tried {
+    int64_t cycles = 0;
+    Way way;
+    bool product_between = false;
+  };
+
+  /// Whether a way takes no more cycles beyond the best one than such a part of these.
+  bool within(const Tried& one, int64_t part) const { return one.cycles <= least_ + least_ / part; }
+
   /// The program with the turns on the bus that take the fewest cycles.
-  std::optional<Program> planned(const Way& way, bool polish, const std::vector<std::shared_ptr<SearchMemo>>& memos) {
+  std::optional<Compiled> planned(const Way& way, bool polish, const std::vector<std::shared_ptr<SearchMemo>>& memos) {
     Options options = options_;
     options.products_between = way.products_between && options.products_between;
-    if (undivided(*way.shares)) return compile_one(graph_, config_, for_one_core(options));
-    std::vector<std::optional<Program>> all(turns_.size());
+    if (undivided(*way.shares)) return Compiled{compile_one(graph_, config_, for_one_core(options)), true};
+    std::vector<std::optional<Compiled>> all(turns_.size());
     at_once(turns_.size(), turns_.size(), [&](size_t k, size_t) {
-      all[k] = Chip(graph_, config_, options, *way.shares, turns_[k], memos[k]).run(polish);
+      Chip chip(graph_, config_, options, *way.shares, turns_[k], memos[k]);
+      if (auto program = chip.run(polish)) all[k] = Compiled{std::move(*program), chip.has_product_between()};
     });
-    std::optional<Program> best;
-    for (std::optional<Program>& program : all)
-      if (program && (!best || predicted_cycles(*program) < predicted_cycles(*best))) best = std::move(program);
+    std::optional<Compiled> best;
+    for (std::optional<Compiled>& one : all)
+      if (one && (!best || predicted_cycles(one->program) < predicted_cycles(best->program))) best = std::move(one);
     return best;
   }
 
@@ -497,8 +520,8 @@ class Ways {
   std::array<std::vector<std::shared_ptr<SearchMemo>>, kHands> memos_;  // by hand and turn
   std::optional<Program> best_;
   bool polished_ = false;
-  int64_t least_ = 0;                           // cycles of the best one
-  std::vector<std::pair<int64_t, Way>> tried_;  // their cycles
+  int64_t least_ = 0;  // cycles of the best one
+  std::vector<Tried> tried_;
 };
 
 }  // namespace

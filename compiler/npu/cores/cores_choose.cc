@@ -118,9 +118,9 @@ int64_t CountedCosts::moved(const Tensor& tensor, const Box& box) const {
 }
 
 int64_t CountedCosts::bytes(const Graph& graph, const Operation& operation, const Box& results) const {
-  int64_t bytes = results.elements() * tensor_of(graph, uses_of(operation).written).element_bytes;
-  if (const auto reads = reads_of(graph, operation, results))
-    for (const auto& [id, box] : *reads) bytes += moved(tensor_of(graph, id), box);
+  int64_t bytes = results.elements() * tensor_of(graph, written_by(operation)).element_bytes;
+  if (Reads reads; find_reads(graph, operation, results, reads))
+    for (const auto& [id, box] : reads) bytes += moved(tensor_of(graph, id), box);
   if (const auto* op = std::get_if<Convolution>(&operation.what)) {
     const int64_t all = tensor_of(graph, op->output).c;
     // Lanes behind the last channel of a block are fetched, too.
@@ -143,7 +143,7 @@ int64_t CountedCosts::part(const Graph& graph, const Operation& operation, const
 int64_t CountedCosts::counted(const Graph& graph, const Operation& operation, const Box& results) const {
   const int64_t products = gemm(graph, operation, results), vectors = alu(graph, operation, results);
   // Who computes an operation alone has the memory for itself.
-  const Tensor& result = tensor_of(graph, uses_of(operation).written);
+  const Tensor& result = tensor_of(graph, written_by(operation));
   const int64_t width = results == whole_box(result) ? alone_bytes_ : bus_bytes_;
   const int64_t bus = bytes(graph, operation, results) / width + answers(result, results);
   const int64_t most = std::max({products, vectors, bus});
@@ -190,7 +190,7 @@ bool meet(const Box& a, const Box& b) {
   return true;
 }
 
-Box box_of(const std::vector<std::pair<TensorId, Box>>& reads, TensorId tensor) {
+Box box_of(const Reads& reads, TensorId tensor) {
   Box needed;
   for (const auto& [id, box] : reads)
     if (id == tensor) needed = hull(needed, box);
@@ -204,6 +204,7 @@ class Choice {
       : graph_(graph),
         cores_(static_cast<size_t>(config.cores)),
         costs_(config, options, exchange),
+        sharing_(graph, cores_, costs_),
         feeds_(feeds_next(graph)),
         places_(places_apart(graph, options)) {
     std::map<TensorId, std::vector<size_t>> writers;
@@ -216,7 +217,7 @@ class Choice {
       const Uses uses = uses_of(operation);
       for (const TensorId id : uses.read) {
         for (const size_t writer : writers[root_of(graph, id)]) {
-          edges_.push_back({writer, i, id});
+          edges_.push_back({writer, i, id, written_by(graph.operations[writer]) == id});
           of_[writer].push_back(edges_.size() - 1);
           of_[i].push_back(edges_.size() - 1);
         }
@@ -253,8 +254,7 @@ class Choice {
     refined.erase(std::unique(refined.begin(), refined.end()), refined.end());
     if (refined.size() > most) refined.resize(most);
     if (!improved.empty()) refined.push_back(*std::min_element(improved.begin(), improved.end()));
-    for (const auto& [cycles, chosen] : refined)
-      shares.emplace_back(cycles, shares_of(graph_, divisions_by(chosen), cores_, costs_));
+    for (const auto& [cycles, chosen] : refined) shares.emplace_back(cycles, sharing_.shares(divisions_by(chosen)));
     return shares;
   }
 
@@ -262,6 +262,7 @@ class Choice {
   struct Edge {
     size_t from = 0, to = 0;
     TensorId tensor = kNoTensor;
+    bool direct = false;  // what is written is the tensor that is read, and no other view of its bytes
   };
   using Found = std::vector<std::pair<int64_t, std::vector<size_t>>>;  // cycles, and the way of each operation
   using Needs = std::vector<uint32_t>;  // by core that reads: those that write what it reads, by bits
@@ -275,8 +276,7 @@ class Choice {
     return longest;
   }
 
-  const Tensor& result(size_t i) const { return tensor_of(graph_, uses_of(graph_.operations[i]).written); }
-  bool direct(const Edge& edge) const { return uses_of(graph_.operations[edge.from]).written == edge.tensor; }
+  const Tensor& result(size_t i) const { return tensor_of(graph_, written_by(graph_.operations[i])); }
 
   std::optional<size_t> along(size_t i, size_t axis) const {
     for (size_t way = 0; way < ways_[i].size(); ++way)
@@ -284,10 +284,10 @@ class Choice {
     return std::nullopt;
   }
 
-  std::vector<Division> divisions_by(const std::vector<size_t>& chosen) const {
-    std::vector<Division> divisions;
-    for (size_t i = 0; i < ways_.size(); ++i) divisions.push_back(ways_[i][chosen[i]]);
-    return divisions;
+  const std::vector<Division>& divisions_by(const std::vector<size_t>& chosen) {
+    divisions_.resize(ways_.size());
+    for (size_t i = 0; i < ways_.size(); ++i) divisions_[i] = ways_[i][chosen[i]];
+    return divisions_;
   }
 
   /// Cycles that a result costs its reader beside both operations' own.
@@ -302,7 +302,7 @@ class Choice {
   int64_t exchanged(size_t e, size_t way_from, size_t way_to) {
     const Edge& edge = edges_[e];
     const Operation& writer = graph_.operations[edge.from];
-    if (!direct(edge)) {
+    if (!edge.direct) {
       const Needs& needs = needs_of(e, way_from, way_to);
       for (size_t core = 0; core < cores_; ++core)
         if ((needs[core] & ~(uint32_t{1} << core)) != 0) return costs_.exchange();
@@ -316,7 +316,7 @@ class Choice {
       if (!share.empty()) made = std::max(made, costs_.part(graph_, writer, share));
       const Box reader = share_of(result(edge.to), to, core);
       if (reader.empty()) continue;
-      Box needed = box_of(*reads_of(graph_, graph_.operations[edge.to], reader), edge.tensor);
+      Box needed = box_of(reads_of(graph_, graph_.operations[edge.to], reader), edge.tensor);
       inside = inside && covers(share, needed);
       if (feeds_[edge.from]) kept = std::max(kept, costs_.kept(result(edge.from), needed));
       needed = computable(graph_, writer, hull(share, needed));
@@ -331,7 +331,7 @@ class Choice {
     const auto [known, fresh] = needs_.try_emplace({e, from, to}, Needs(cores_, 0));
     if (!fresh) return known->second;
     const Edge& edge = edges_[e];
-    const TensorId written = uses_of(graph_.operations[edge.from]).written;
+    const TensorId written = written_by(graph_.operations[edge.from]);
     std::vector<Runs> made(cores_);
     for (size_t core = 0; core < cores_; ++core)
       made[core] = runs_of(result(edge.from), places_[static_cast<size_t>(written)],
@@ -339,7 +339,7 @@ class Choice {
     for (size_t core = 0; core < cores_; ++core) {
       const Box share = share_of(result(edge.to), ways_[edge.to][to], core);
       if (share.empty()) continue;
-      const Box needed = box_of(*reads_of(graph_, graph_.operations[edge.to], share), edge.tensor);
+      const Box needed = box_of(reads_of(graph_, graph_.operations[edge.to], share), edge.tensor);
       const Runs read = runs_of(tensor_of(graph_, edge.tensor), places_[static_cast<size_t>(edge.tensor)], needed);
       for (size_t other = 0; other < cores_; ++other)
         if (meet(made[other], read)) known->second[core] |= uint32_t{1} << other;
@@ -356,26 +356,31 @@ class Choice {
   /// Cycles until the last core has done its parts, each of which begins when its core is free and those have ended
   /// that it waits for.
   int64_t total(const std::vector<size_t>& chosen) {
-    const Shares shares = shares_of(graph_, divisions_by(chosen), cores_, costs_);
-    std::vector<int64_t> free(cores_, 0);
-    std::vector<std::vector<int64_t>> ends(graph_.operations.size(), std::vector<int64_t>(cores_, 0));
+    const auto [known, fresh] = totals_.try_emplace(chosen, 0);
+    if (fresh) known->second = counted(chosen);
+    return known->second;
+  }
+
+  int64_t counted(const std::vector<size_t>& chosen) {
+    const Shares& shares = sharing_.shares(divisions_by(chosen));
+    std::vector<int64_t> free(cores_, 0), ends(graph_.operations.size() * cores_, 0);  // of each operation by core
     for (size_t i = 0; i < graph_.operations.size(); ++i) {
       for (size_t core = 0; core < cores_; ++core) {
         const Box& box = shares.boxes[i][core];
         if (box.empty()) continue;
-        const auto reads = *reads_of(graph_, graph_.operations[i], box);
+        find_reads(graph_, graph_.operations[i], box, reads_);
         int64_t begin = free[core];
         for (const size_t e : of_[i]) {
           const Edge& edge = edges_[e];
           if (edge.to != i || shares.own[edge.from]) continue;
-          const Box needed = direct(edge) ? box_of(reads, edge.tensor) : Box();
-          const uint32_t by = direct(edge) ? 0 : needs_of(e, chosen[edge.from], chosen[i])[core];
+          const Box needed = edge.direct ? box_of(reads_, edge.tensor) : Box();
+          const uint32_t by = edge.direct ? 0 : needs_of(e, chosen[edge.from], chosen[i])[core];
           for (size_t other = 0; other < cores_; ++other) {
-            const bool waits = direct(edge) ? meet(needed, shares.boxes[edge.from][other]) : (by >> other & 1) != 0;
-            if (other != core && waits) begin = std::max(begin, ends[edge.from][other] + costs_.exchange());
+            const bool waits = edge.direct ? meet(needed, shares.boxes[edge.from][other]) : (by >> other & 1) != 0;
+            if (other != core && waits) begin = std::max(begin, ends[edge.from * cores_ + other] + costs_.exchange());
           }
         }
-        free[core] = ends[i][core] = begin + costs_.part(graph_, graph_.operations[i], box);
+        free[core] = ends[i * cores_ + core] = begin + costs_.part(graph_, graph_.operations[i], box);
       }
     }
     return *std::max_element(free.begin(), free.end());
@@ -428,12 +433,16 @@ class Choice {
   const Graph& graph_;
   const size_t cores_;
   const CountedCosts costs_;
+  Sharing sharing_;
   const std::vector<bool> feeds_;
   const std::vector<Placement> places_;           // without shared memory
   std::vector<std::vector<Division>> ways_;       // by operation
   std::map<size_t, std::vector<int64_t>> alone_;  // by operation and way: cycles of the longest part
   std::vector<Edge> edges_;
   std::vector<std::vector<size_t>> of_;  // edges by operation
+  std::vector<Division> divisions_;      // of the choice that is looked at
+  Reads reads_;                          // of a part of it
+  std::map<std::vector<size_t>, int64_t> totals_;
   std::map<std::tuple<size_t, size_t, size_t>, int64_t> across_;
   std::map<std::tuple<size_t, size_t, size_t>, Needs> needs_;
 };

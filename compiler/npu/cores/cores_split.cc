@@ -76,7 +76,7 @@ int64_t channels_together(const Graph& graph, const Operation& operation) {
   const auto* op = std::get_if<Convolution>(&operation.what);
   if (op != nullptr) return op->groups == 1 ? 1 : tensor_of(graph, op->output).c / op->groups;
   if (std::holds_alternative<Rows>(operation.what) || std::holds_alternative<Kernel>(operation.what))
-    return tensor_of(graph, uses_of(operation).written).c;
+    return tensor_of(graph, written_by(operation)).c;
   return 1;
 }
 
@@ -132,7 +132,7 @@ Box share_of(const Tensor& result, const Division& division, size_t core) {
 
 Box computable(const Graph& graph, const Operation& operation, const Box& results) {
   if (results.empty()) return results;
-  if (std::holds_alternative<Kernel>(operation.what)) return whole_box(tensor_of(graph, uses_of(operation).written));
+  if (std::holds_alternative<Kernel>(operation.what)) return whole_box(tensor_of(graph, written_by(operation)));
   const std::array<int64_t, 4> units = together(graph, operation);
   Box box = results;
   for (size_t axis = 0; axis < 4; ++axis) {
@@ -142,9 +142,8 @@ Box computable(const Graph& graph, const Operation& operation, const Box& result
   return box;
 }
 
-std::optional<std::vector<std::pair<TensorId, Box>>> reads_of(const Graph& graph, const Operation& operation,
-                                                              const Box& results) {
-  std::vector<std::pair<TensorId, Box>> reads;
+bool find_reads(const Graph& graph, const Operation& operation, const Box& results, Reads& reads) {
+  reads.clear();
   const Tensor& input = tensor_of(graph, input_of(operation));
   Box box = results;
   bool inside = true;
@@ -196,7 +195,12 @@ std::optional<std::vector<std::pair<TensorId, Box>>> reads_of(const Graph& graph
           reads.emplace_back(op.stage.second->tensor, broadcast(tensor_of(graph, op.stage.second->tensor), results));
       },
       operation.what);
-  if (!inside) return std::nullopt;
+  return inside;
+}
+
+Reads reads_of(const Graph& graph, const Operation& operation, const Box& results) {
+  Reads reads;
+  TESSERA_INVARIANT(find_reads(graph, operation, results, reads), "a share whose window lies inside of the input");
   return reads;
 }
 
@@ -246,7 +250,7 @@ Operation part_of(const Graph& graph, const Operation& operation, const Box& res
   part.name = operation.name;
   part.kind = operation.kind;
   part.feeds_next = operation.feeds_next;
-  const Box all = whole_box(tensor_of(graph, uses_of(operation).written));
+  const Box all = whole_box(tensor_of(graph, written_by(operation)));
   part.macs =
       operation.macs > 0 ? std::max<int64_t>(1, operation.macs * results.elements() / all.elements()) : operation.macs;
   std::visit(
@@ -272,10 +276,11 @@ std::array<int64_t, 4> units_of(const Graph& graph, const Operation& operation, 
 
 /// Whether no share has a window that lies outside of the input altogether.
 bool readable(const Graph& graph, const Operation& operation, const Division& division, size_t cores) {
-  const Tensor& result = tensor_of(graph, uses_of(operation).written);
+  const Tensor& result = tensor_of(graph, written_by(operation));
+  Reads reads;
   for (size_t core = 0; core < cores; ++core) {
     const Box share = share_of(result, division, core);
-    if (!share.empty() && !reads_of(graph, operation, share)) return false;
+    if (!share.empty() && !find_reads(graph, operation, share, reads)) return false;
   }
   return true;
 }
@@ -293,7 +298,7 @@ std::string obstacle(const Graph& graph, const Operation& operation, const Divis
     return "'ends' has " + std::to_string(division.ends.size()) + " entries for " + std::to_string(cores) + " cores";
   const int64_t unit = units_of(graph, operation, block).at(axis);
   if (unit == 0) return "it cannot be divided by " + name;
-  const int64_t all = extents_of(tensor_of(graph, uses_of(operation).written)).at(axis);
+  const int64_t all = extents_of(tensor_of(graph, written_by(operation))).at(axis);
   int64_t before = 0;
   for (const int64_t end : division.ends) {
     if (end < before || end > all || (end % unit != 0 && end != all))
@@ -309,7 +314,7 @@ std::string obstacle(const Graph& graph, const Operation& operation, const Divis
 std::vector<Division> divisions_of(const Graph& graph, const Operation& operation, size_t cores, int64_t block) {
   std::vector<Division> divisions(cores);
   for (size_t core = 0; core < cores; ++core) divisions[core].core = core;
-  const auto extents = extents_of(tensor_of(graph, uses_of(operation).written));
+  const auto extents = extents_of(tensor_of(graph, written_by(operation)));
   const std::array<int64_t, 4> units = units_of(graph, operation, block);
   for (size_t axis = 0; axis < 4; ++axis) {
     if (units[axis] == 0) continue;
@@ -336,7 +341,7 @@ std::vector<bool> separable(const Graph& graph) {
   std::vector<bool> can(graph.tensors.size(), false);
   std::vector<int> writers(graph.tensors.size(), 0);
   for (const Operation& operation : graph.operations) {
-    const auto id = static_cast<size_t>(uses_of(operation).written);
+    const auto id = static_cast<size_t>(written_by(operation));
     can[id] = ++writers[id] == 1 && graph.tensors[id].cache < 0 && !std::holds_alternative<Kernel>(operation.what);
   }
   for (size_t i = 0; i < graph.tensors.size(); ++i) {
@@ -376,85 +381,77 @@ std::vector<bool> transposed_factors(const Graph& graph) {
   return only;
 }
 
-/// Graph and parts from the last operation to the first.
-class Sharing {
- public:
-  Sharing(const Graph& graph, const std::vector<Division>& divisions, size_t cores, const PartCosts& costs)
-      : graph_(graph),
-        divisions_(divisions),
-        cores_(cores),
-        costs_(costs),
-        separable_(separable(graph)),
-        feeds_(feeds_next(graph)),
-        needed_(graph.tensors.size(), std::vector<Box>(cores)) {}
+}  // namespace
 
-  Shares run() {
-    const size_t count = graph_.operations.size();
-    shares_.boxes.assign(count, {});
-    shares_.own.assign(count, false);
-    shares_.divisions = divisions_;
-    for (size_t i = count; i-- > 0;) {
-      share(i);
-      Division& division = shares_.divisions[i];
-      if (division.own == true && !shares_.own[i])
-        throw Error(ErrorCode::kInvalidArgument,
-                    "node '" + graph_.operations[i].name +
-                        "': the given division says that each core makes what it reads of the result, which is not "
-                        "possible here; say \"own\": false");
-      division.own = shares_.own[i];
-      for (size_t core = 0; core < cores_; ++core) need(i, core);
-    }
-    return std::move(shares_);
+Sharing::Sharing(const Graph& graph, size_t cores, const PartCosts& costs)
+    : graph_(graph),
+      cores_(cores),
+      costs_(costs),
+      separable_(separable(graph)),
+      feeds_(feeds_next(graph)),
+      needed_(graph.tensors.size()),
+      own_(cores) {}
+
+/// From the last operation to the first.
+const Shares& Sharing::shares(const std::vector<Division>& divisions) {
+  for (std::vector<Box>& needed : needed_) needed.assign(cores_, Box());
+  const size_t count = graph_.operations.size();
+  shares_.boxes.resize(count);
+  shares_.own.assign(count, false);
+  shares_.divisions = divisions;
+  for (size_t i = count; i-- > 0;) {
+    share(i);
+    Division& division = shares_.divisions[i];
+    if (division.own == true && !shares_.own[i])
+      throw Error(ErrorCode::kInvalidArgument,
+                  "node '" + graph_.operations[i].name +
+                      "': the given division says that each core makes what it reads of the result, which is not "
+                      "possible here; say \"own\": false");
+    division.own = shares_.own[i];
+    for (size_t core = 0; core < cores_; ++core) need(i, core);
   }
+  return shares_;
+}
 
- private:
-  void share(size_t i) {
-    const Operation& operation = graph_.operations[i];
-    const auto id = static_cast<size_t>(uses_of(operation).written);
-    const Tensor& result = graph_.tensors[id];
-    std::vector<Box>& boxes = shares_.boxes[i];
-    std::vector<Box> own(cores_);
-    for (size_t core = 0; core < cores_; ++core) {
-      boxes.push_back(share_of(result, divisions_[i], core));
-      own[core] = computable(graph_, operation, needed_[id][core]);
-    }
-    const std::optional<bool> wanted = divisions_[i].own;
-    if (!separable_[id] || wanted == false) return;
-    int64_t shared = 0, alone = 0, kept = 0;
-    bool inside = true, any = false;
-    for (size_t core = 0; core < cores_; ++core) {
-      if (!own[core].empty() && !reads_of(graph_, operation, own[core])) return;
-      inside = inside && covers(boxes[core], own[core]);
-      any = any || !own[core].empty();
-      if (feeds_[i]) kept = std::max(kept, costs_.kept(result, own[core]));
-      if (!boxes[core].empty()) shared = std::max(shared, costs_.part(graph_, operation, boxes[core]));
-      if (!own[core].empty()) alone = std::max(alone, costs_.part(graph_, operation, own[core]));
-    }
-    if (!any || (!wanted && !inside && alone > shared + costs_.exchange() + kept)) return;
-    boxes = std::move(own);
-    shares_.own[i] = true;
+void Sharing::share(size_t i) {
+  const Operation& operation = graph_.operations[i];
+  const auto id = static_cast<size_t>(written_by(operation));
+  const Tensor& result = graph_.tensors[id];
+  std::vector<Box>& boxes = shares_.boxes[i];
+  boxes.clear();
+  for (size_t core = 0; core < cores_; ++core) {
+    boxes.push_back(share_of(result, shares_.divisions[i], core));
+    own_[core] = computable(graph_, operation, needed_[id][core]);
   }
-
-  void need(size_t i, size_t core) {
-    const Box& box = shares_.boxes[i][core];
-    if (box.empty()) return;
-    const auto reads = reads_of(graph_, graph_.operations[i], box);
-    TESSERA_INVARIANT(reads.has_value(), "a share whose window lies inside of the input");
-    for (const auto& [id, read] : *reads) {
-      Box& needed = needed_[static_cast<size_t>(id)][core];
-      needed = hull(needed, read);
-    }
+  const std::optional<bool> wanted = shares_.divisions[i].own;
+  if (!separable_[id] || wanted == false) return;
+  int64_t shared = 0, alone = 0, kept = 0;
+  bool inside = true, any = false;
+  for (size_t core = 0; core < cores_; ++core) {
+    if (!own_[core].empty() && !find_reads(graph_, operation, own_[core], reads_)) return;
+    inside = inside && covers(boxes[core], own_[core]);
+    any = any || !own_[core].empty();
+    if (feeds_[i]) kept = std::max(kept, costs_.kept(result, own_[core]));
+    if (!boxes[core].empty()) shared = std::max(shared, costs_.part(graph_, operation, boxes[core]));
+    if (!own_[core].empty()) alone = std::max(alone, costs_.part(graph_, operation, own_[core]));
   }
+  if (!any || (!wanted && !inside && alone > shared + costs_.exchange() + kept)) return;
+  boxes = own_;
+  shares_.own[i] = true;
+}
 
-  const Graph& graph_;
-  const std::vector<Division>& divisions_;
-  const size_t cores_;
-  const PartCosts& costs_;
-  const std::vector<bool> separable_;     // by tensor
-  const std::vector<bool> feeds_;         // by operation
-  std::vector<std::vector<Box>> needed_;  // by tensor and core
-  Shares shares_;
-};
+void Sharing::need(size_t i, size_t core) {
+  const Box& box = shares_.boxes[i][core];
+  if (box.empty()) return;
+  TESSERA_INVARIANT(find_reads(graph_, graph_.operations[i], box, reads_),
+                    "a share whose window lies inside of the input");
+  for (const auto& [id, read] : reads_) {
+    Box& needed = needed_[static_cast<size_t>(id)][core];
+    needed = hull(needed, read);
+  }
+}
+
+namespace {
 
 /// Builds the graph of parts.
 class Divider {
@@ -469,7 +466,7 @@ class Divider {
     made_.assign(graph.tensors.size(), {});
     std::vector<bool> wide = factors_;
     for (size_t i = 0; i < graph.operations.size(); ++i)
-      if (shares.own[i]) wide[static_cast<size_t>(uses_of(graph.operations[i]).written)] = false;
+      if (shares.own[i]) wide[static_cast<size_t>(written_by(graph.operations[i]))] = false;
     for (size_t i = 0; i < wide.size(); ++i)
       if (wide[i]) widen(static_cast<TensorId>(i));
   }
@@ -477,15 +474,14 @@ class Divider {
   ChipGraph run() {
     for (size_t i = 0; i < graph_.operations.size(); ++i) {
       const Operation& operation = graph_.operations[i];
-      const TensorId written = uses_of(operation).written;
+      const TensorId written = written_by(operation);
       const std::vector<Box>& boxes = shares_.boxes[i];
       if (shares_.own[i]) make_own(written, boxes);
       for (size_t core = 0; core < boxes.size(); ++core) {
         if (boxes[core].empty()) continue;
         std::vector<TensorId> operands;
-        const auto reads = reads_of(graph_, operation, boxes[core]);
-        TESSERA_INVARIANT(reads.has_value(), "a share whose window lies inside of the input");
-        for (const auto& [id, box] : *reads) operands.push_back(view(id, box, core, true));
+        for (const auto& [id, box] : reads_of(graph_, operation, boxes[core]))
+          operands.push_back(view(id, box, core, true));
         const TensorId result = view(written, boxes[core], core, false);
         chip_.graph.operations.push_back(part_of(graph_, operation, boxes[core], operands, result));
         chip_.layers.push_back(i);
@@ -578,10 +574,6 @@ class Divider {
 };
 
 }  // namespace
-
-Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, size_t cores, const PartCosts& costs) {
-  return Sharing(graph, divisions, cores, costs).run();
-}
 
 ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat) { return Divider(graph, shares, beat).run(); }
 

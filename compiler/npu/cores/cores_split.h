@@ -41,10 +41,14 @@ Box share_of(const Tensor& result, const Division& division, size_t core);
 /// rows, whole repeats.
 Box computable(const Graph& graph, const Operation& operation, const Box& results);
 
-/// What an operation reads for a box of its results, in the order of uses_of(); nothing where a window of it lies
-/// outside the input altogether.
-std::optional<std::vector<std::pair<TensorId, Box>>> reads_of(const Graph& graph, const Operation& operation,
-                                                              const Box& results);
+/// Boxes of tensors.
+using Reads = std::vector<std::pair<TensorId, Box>>;
+
+/// What an operation reads for a box of its results, in the order of uses_of(). False where a window of it lies outside
+/// the input altogether.
+bool find_reads(const Graph& graph, const Operation& operation, const Box& results, Reads& reads);
+/// The same of results that a core can compute.
+Reads reads_of(const Graph& graph, const Operation& operation, const Box& results);
 
 /// The operation for a box of its results: sliced weights and parameters, padding as far as it lies inside. Operands
 /// are given as the tensors that hold the boxes of reads_of().
@@ -83,8 +87,29 @@ struct Shares {
   std::vector<Division> divisions;      // by operation; they say which results are
 };
 
-/// Errors: kInvalidArgument where a division says that each core makes its own of a result of which it cannot.
-Shares shares_of(const Graph& graph, const std::vector<Division>& divisions, size_t cores, const PartCosts& costs);
+/// Divides a graph in one way after the other. What all ways have in common is found once.
+class Sharing {
+ public:
+  Sharing(const Graph& graph, size_t cores, const PartCosts& costs);
+  /// Errors: kInvalidArgument where a division says that each core makes its own of a result of which it cannot.
+  /// What it returns stands until the next call.
+  const Shares& shares(const std::vector<Division>& divisions);
+
+ private:
+  void share(size_t i);
+  void need(size_t i, size_t core);
+
+  const Graph& graph_;
+  const size_t cores_;
+  const PartCosts& costs_;
+  const std::vector<bool> separable_;     // by tensor
+  const std::vector<bool> feeds_;         // by operation
+  std::vector<std::vector<Box>> needed_;  // by tensor and core
+  std::vector<Box> own_;                  // by core: what it needs of a result
+  Reads reads_;
+  Shares shares_;
+};
+
 /// `beat`: bytes; transposed factors have columns that begin at multiples of it.
 ChipGraph divided(const Graph& graph, const Shares& shares, int64_t beat);
 

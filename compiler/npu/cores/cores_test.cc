@@ -63,7 +63,7 @@ void repeat(uint64_t count, uint64_t first, Make&& make, int64_t room = 0) {
 }
 
 TEST(Cores, RandomNetworks) {
-  repeat(6, 1000, [](test::Random& random) { return test::random_network(random); });
+  repeat(5, 1000, [](test::Random& random) { return test::random_network(random); });
 }
 
 TEST(Cores, RandomConvolutions) {
@@ -85,7 +85,7 @@ TEST(Cores, RandomAttention) {
 TEST(Cores, WhatStaysFromRunToRun) {
   for (const int64_t room : {0, 1, 37})
     repeat(
-        3, 9000 + static_cast<uint64_t>(room) * 10,
+        2, 9000 + static_cast<uint64_t>(room) * 10,
         [&](test::Random& random) { return test::random_attention(random, 20, room); }, room);
 }
 

@@ -62,10 +62,14 @@ Uses uses_of(const Operation& operation) {
         if constexpr (std::is_same_v<std::decay_t<decltype(op)>, Kernel>)
           uses.read.insert(uses.read.end(), op.more.begin(), op.more.end());
         if (op.stage.second) uses.read.push_back(op.stage.second->tensor);
-        uses.written = op.output;
       },
       operation.what);
+  uses.written = written_by(operation);
   return uses;
+}
+
+TensorId written_by(const Operation& operation) {
+  return std::visit([](const auto& op) { return op.output; }, operation.what);
 }
 
 namespace {

@@ -38,5 +38,7 @@ struct Uses {
   TensorId written = kNoTensor;
 };
 Uses uses_of(const Operation& operation);
+/// The tensor that an operation writes.
+TensorId written_by(const Operation& operation);
 
 }  // namespace tessera::npu

@@ -234,7 +234,7 @@ TEST(Chain, ProductsBetweenOthersTakeAllChannels) {
                                                     isa::find_config("npu1024"), square(2, 16, 600, 300, 600, 400, 40),
                                                     square(1, 4, 600, 600, 400, 400, 80)};
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
-  const int count = 200 * (factor != nullptr ? std::atoi(factor) : 1);
+  const int count = 80 * (factor != nullptr ? std::atoi(factor) : 1);
   int chains = 0, kept = 0, cut = 0;
   for (int i = 0; i < count; ++i) {
     const uint64_t seed = 81000 + static_cast<uint64_t>(i);
@@ -313,7 +313,7 @@ TEST(Chain, WeightsHaveAnyNumberOfCopies) {
   const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
                                                     square(1, 4, 400, 400, 300, 300, 60)};
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
-  const int count = 200 * (factor != nullptr ? std::atoi(factor) : 1);
+  const int count = 100 * (factor != nullptr ? std::atoi(factor) : 1);
   int taken = 0, refused = 0;
   for (int i = 0; i < count; ++i) {
     const uint64_t seed = 83000 + static_cast<uint64_t>(i);

@@ -166,6 +166,7 @@ class Emitter {
     uint32_t layer = 0;
     bool scales = false;
     bool packed = false;
+    bool operator==(const ConstantFetch&) const = default;
   };
   /// What is known of an instruction of a step.
   struct Pushed {
@@ -185,6 +186,7 @@ class Emitter {
   /// Pieces of fetches in front of each step and behind it.
   struct Fetches {
     std::vector<std::vector<ConstantFetch>> before, behind;
+    bool operator==(const Fetches&) const = default;
   };
   struct Profile;
   struct Pieces;
@@ -204,8 +206,8 @@ class Emitter {
     int64_t cycles = 0;
     bool together = false;  // the better of the first ways
   };
-  /// By the first ways alone.
-  Placed first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const;
+  /// By the first ways alone; both, the better one first.
+  std::array<Placed, 2> first_fetches(const std::vector<Profile>& profiles, const Judge& judge) const;
   /// By the first ways, and, where `thorough`, by others.
   Placed best_fetches(const Judge& judge, bool thorough) const;
   std::vector<Profile> profiles() const;

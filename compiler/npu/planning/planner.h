@@ -53,6 +53,9 @@ struct Unit {
   std::vector<Choice<schedule::ChainPlan>> plans;  // for the chain: what may do better between the neighbours
 };
 
+/// Whether the unit is a chain with a product between its first and its last operation.
+inline bool has_product_between(const Unit& unit) { return unit.chain && schedule::product_between(unit.chain->nests); }
+
 /// Appends a unit's instructions, and what became of its operations to their infos.
 void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& infos);
 

@@ -251,7 +251,7 @@ std::vector<std::optional<schedule::LayerSchedule>> with_intrinsic(const Program
 TEST(Search, AnIntrinsicFromOutsideComputesTheSame) {
   Random random(31);
   int64_t more = 0;
-  for (int i = 0; i < 18; ++i) {
+  for (int i = 0; i < 10; ++i) {
     const isa::MachineConfig config = isa::find_config(i % 2 == 0 ? "npu256" : "npu64");
     const Graph graph = test::random_network(random);
     Options options;
@@ -289,13 +289,14 @@ TEST(Search, AnIntrinsicFromOutsideComputesTheSame) {
 
 TEST(Search, RememberedReplaysMakeTheSameProgram) {
   const auto replays = std::make_shared<ReplayMemo>();
-  for (const uint64_t seed : {3u, 8u, 21u}) {
+  for (const uint64_t seed : {3u, 21u}) {
     const Graph graph = network(seed);
-    for (const int64_t scale : {1, 2, 4}) {  // scratchpads of several sizes, two memories each
+    for (const int64_t scale : {1, 2, 4}) {  // scratchpads of several sizes, one of them with two memories
       isa::MachineConfig config = isa::find_config("npu64");
       config.inp_bytes = config.inp_bytes * scale / 2;
       config.wgt_bytes = config.wgt_bytes / scale;
       for (const int64_t latency : {40, 100}) {
+        if (scale != 2 && latency == (scale == 1 ? 40 : 100)) continue;
         Options options;
         options.dram_latency_cycles = latency;
         const Program usual = compile(graph, config, options);
@@ -330,7 +331,7 @@ TEST(Search, SlotsMoveWithTheSizeOfAScratchpad) {
 
 TEST(Search, PlacesWrittenIntoTheGraphMakeTheSameProgram) {
   const isa::MachineConfig config = isa::find_config("npu256");
-  for (const uint64_t seed : {3u, 8u, 21u}) {
+  for (const uint64_t seed : {3u, 21u}) {
     const Graph graph = network(seed);
     const Program usual = compile(graph, config);
     SearchLog log;
@@ -363,7 +364,7 @@ TEST(Search, PlacesWrittenIntoTheGraphMakeTheSameProgram) {
 
 TEST(Search, TheLogSaysWhatWasChosenAndWhy) {
   const isa::MachineConfig config = isa::find_config("npu256");
-  for (uint64_t seed = 3; seed < 8; ++seed) {
+  for (uint64_t seed = 3; seed < 6; ++seed) {
     const Graph graph = network(seed);
     SearchLog log;
     Options options;
