@@ -46,6 +46,8 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   functions.addPass(create_split_float_products_pass());
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
   functions.addPass(create_split_zero_points_pass());
+  functions.addPass(create_flatten_convolutions_pass());
+  functions.addPass(create_simplify_pass());
   functions.addPass(mlir::createCSEPass());
   functions.addPass(mlir::createCanonicalizerPass());
   functions.addPass(create_infer_types_pass());
@@ -64,6 +66,7 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_sink_transposes_pass(); });
     mlir::registerPass([] { return create_prove_integer_pass(); });
     mlir::registerPass([] { return create_split_zero_points_pass(); });
+    mlir::registerPass([] { return create_flatten_convolutions_pass(); });
     mlir::registerPass([] { return create_split_float_products_pass(); });
     mlir::registerPass([] { return create_split_wide_products_pass(); });
     mlir::registerPass([] { return create_qdq_folding_pass(); });

@@ -39,6 +39,8 @@ std::unique_ptr<mlir::Pass> create_qdq_folding_pass();
 /// nn-prove-integer: fp32 Conv, MatMul and Gemm of dequantised tensors with power-of-two scales become integer products
 /// followed by DequantizeLinear, where every sum is proven to be exact in fp32.
 std::unique_ptr<mlir::Pass> create_prove_integer_pass();
+/// nn-flatten-convolutions: QLinearConv and ConvInteger of three dimensions become those of two. Keeps every bit.
+std::unique_ptr<mlir::Pass> create_flatten_convolutions_pass();
 /// nn-split-zero-points: MatMulInteger and ConvInteger with constant weights lose an input zero point that is known at
 /// run time only (dynamic quantisation); what it contributed is subtracted from their int32 result. Keeps every bit.
 std::unique_ptr<mlir::Pass> create_split_zero_points_pass();
