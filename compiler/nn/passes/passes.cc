@@ -23,7 +23,7 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   // Before every pass that merges equal constants, as MLIR's greedy driver does: two Q of one value whose parameters
   // are equal constants are two consumers, and keep ONNX Runtime from fusing the producer.
   if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
-  if (options.fold_qdq) functions.addPass(create_split_wide_products_pass());
+  if (options.fold_qdq) functions.addPass(create_split_wide_products_pass(options.close));
   if (options.fold_qdq && options.close) functions.addPass(create_close_blocks_pass());
   // A branch that was taken may make further shapes known, and so further branches.
   for (int round = 0; round < 2; ++round) {
@@ -69,6 +69,7 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_flatten_convolutions_pass(); });
     mlir::registerPass([] { return create_split_float_products_pass(); });
     mlir::registerPass([] { return create_split_wide_products_pass(); });
+    mlir::registerPass([] { return create_split_wide_products_pass(true); });
     mlir::registerPass([] { return create_qdq_folding_pass(); });
     mlir::registerPass([] { return create_close_rows_pass(); });
     mlir::registerPass([] { return create_close_blocks_pass(); });

@@ -47,8 +47,11 @@ std::unique_ptr<mlir::Pass> create_split_zero_points_pass();
 /// MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm of float results become MatMulInteger and arithmetic;
 /// DynamicQuantizeLSTM becomes such products in front of and inside a Scan. Keeps every bit.
 std::unique_ptr<mlir::Pass> create_split_float_products_pass();
-/// Conv, MatMul and Gemm between DequantizeLinear of 16 bits become integer products of bytes.
-std::unique_ptr<mlir::Pass> create_split_wide_products_pass();
+/// Conv, MatMul and Gemm between DequantizeLinear of 16 bits become integer products of bytes. close
+/// (nn-split-close-products): those between bytes, too, whose result becomes bytes behind float operators.
+std::unique_ptr<mlir::Pass> create_split_wide_products_pass(bool close = false);
+/// How many products that pass has left which it would take apart with `close`.
+int64_t count_close_products(mlir::func::FuncOp func);
 
 /// nn-fuse-norms: normalisations that are spelled out become LayerNormalization and SimplifiedLayerNormalization, as
 /// ONNX Runtime's optimiser makes them. Rounding changes, to ONNX Runtime's.

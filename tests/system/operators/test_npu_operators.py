@@ -762,6 +762,35 @@ def test_the_table_of_operators(case, configs):
     assert ("CPU" if cpu else "NPU") == where[case], f"{npu} nodes on the NPU, {cpu} on the CPU"
 
 
+@pytest.mark.parametrize("op_type", ["Conv", "Conv, 3-D", "ConvTranspose", "Gemm"])
+def test_close_products_in_front_of_float_operators(op_type, configs):
+    """Quantisers for TensorRT leave what stands between a product and the next operand in float. Its bytes depend on
+    the order of a float sum; with close numerics the product runs on the NPU, and they are those of the exact sum."""
+    shape, kernel, axis = {
+        "Conv": ((1, 8, 9, 9), (6, 8, 3, 3), 0),
+        "Conv, 3-D": ((1, 3, 4, 5, 6), (6, 3, 2, 3, 1), 0),
+        "ConvTranspose": ((1, 8, 5, 5), (8, 6, 2, 2), 1),
+        "Gemm": ((9, 16), (6, 16), 0),
+    }[op_type]
+    g = Case(shape)
+    x = g.op("DequantizeLinear", [g.source(list(shape), "x2"), *g.own], list(shape))
+    scale = g.constant(np.linspace(0.003, 0.007, 6, dtype=np.float32))
+    w = [g.constant(weights(*kernel)), scale, g.constant(np.zeros(6, np.int8))]
+    w = g.op("DequantizeLinear", w, list(kernel), axis=axis)
+    bias = g.constant(np.linspace(-1, 1, 6, dtype=np.float32))
+    y = g.op(op_type.split(",")[0], [x, w, bias], [], **({"transB": 1} if op_type == "Gemm" else {}))
+    y = g.op("Mul", [y, g.op("Sigmoid", [y], [])], [])
+    model = g.last("QuantizeLinear", [y, g.constant(np.float32(0.11)), g.constant(np.int8(-20))])
+    first = [node for node in model.graph.node if g.x in node.output]  # the convolution that `Case` puts in front
+    for node in first:
+        model.graph.node.remove(node)
+    check(model, g.feeds, op_type, configs, numerics="close")
+    share = lambda numerics: (
+        tessera.Session(model.SerializeToString(), "fsim", configs[-1], numerics=numerics).info().macs_npu_share
+    )
+    assert share("exact") == 0 and share("close") == 1
+
+
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
 def test_products_with_float_results(op_type, configs):
     """A last layer that nothing quantises: the integer product on the NPU, its conversion on the CPU, bit for bit."""
