@@ -299,7 +299,9 @@ void Model::optimise(const SnapshotObserver& snapshots, bool close) {
   state_->optimised = true;
 }
 
-int64_t Model::close_candidates() const { return state_->optimised ? nn::count_close_rows(state_->main()) : 0; }
+int64_t Model::close_candidates() const {
+  return state_->optimised ? nn::count_close_rows(state_->main()) + nn::count_close_products(state_->main()) : 0;
+}
 
 const std::string& Model::unfit_scales() const { return state_->unfit_scales; }
 

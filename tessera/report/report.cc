@@ -203,7 +203,8 @@ std::string sums_text(const json& stats) {
   if (has(stats, "close_candidates"))
     text +=
         "float on the CPU: " + cell(stats, "close_candidates") +
-        " normalisations and means that --numerics close computes in integers, on the NPU as far as it has row lanes\n";
+        " products, normalisations and means that --numerics close computes in integers, on the NPU as far as it has "
+        "row lanes for rows\n";
   if (const FloatWork work(stats); work.some())
     text += work.sentence(scales_to_mend(stats.value("unfit_scales", ""))) + "\n";
   return text;
@@ -312,9 +313,10 @@ std::string option_note(const std::string& text, int64_t close_candidates) {
   if (!stats.is_object()) return "";
   std::string note;
   if (close_candidates > 0)
-    note = std::to_string(close_candidates) +
-           " normalisations and means are computed in float on the CPU; --numerics close computes them in integers, on "
-           "the NPU as far as it has row lanes";
+    note =
+        std::to_string(close_candidates) +
+        " products, normalisations and means between bytes are computed in float on the CPU; --numerics close computes "
+        "them in integers, on the NPU as far as it has row lanes for rows";
   int64_t rows = 0;
   for (const json& row : stats.value("layers", json::array())) {
     const std::string op = row.value("op", "");

@@ -93,7 +93,7 @@ void ConvolutionForm::set_attributes() {
 int64_t ConvolutionForm::terms() const { return each_ * ops::element_count(taps_); }
 
 std::vector<int64_t> ConvolutionForm::by_channel(const std::vector<int64_t>& numbers) const {
-  const int64_t phases = transposed_ ? ops::element_count(step_) : 1;
+  const int64_t phases = this->phases();
   if (numbers.size() == 1 || !transposed_) return numbers;
   std::vector<int64_t> result;
   for (int64_t channel = 0; channel < groups_ * filters_ * phases; ++channel)
@@ -103,7 +103,7 @@ std::vector<int64_t> ConvolutionForm::by_channel(const std::vector<int64_t>& num
 
 Tensor ConvolutionForm::weights(const Tensor& w, const std::vector<int64_t>& zeros) const {
   // [channels of the result, channels of a group, taps], in int64.
-  const int64_t phases = transposed_ ? ops::element_count(step_) : 1, count = ops::element_count(taps_);
+  const int64_t phases = this->phases(), count = ops::element_count(taps_);
   const int64_t outputs = groups_ * filters_ * phases, rank = static_cast<int64_t>(taps_.size());
   const int64_t kernel = ops::element_count(kernel_);
   std::vector<int64_t> values(static_cast<size_t>(outputs * each_ * count));
@@ -160,7 +160,7 @@ mlir::Value ConvolutionForm::operand(Splitter& split, mlir::Value x, mlir::Value
 }
 
 mlir::Value ConvolutionForm::result(Splitter& split, mlir::Value sum) const {
-  const int64_t phases = transposed_ ? ops::element_count(step_) : 1;
+  const int64_t phases = this->phases();
   if (is_deep()) {
     sum = reshape(split, sum, {batch_, positions_[0], channels() * phases, positions_[1], positions_[2]});
     sum = transpose(split, sum, {0, 2, 1, 3, 4});

@@ -32,11 +32,19 @@ class ConvolutionForm {
   ops::Tensor weights(const ops::Tensor& w, const std::vector<int64_t>& zeros) const;
   /// One number for each filter of the weights as one for each channel of ConvInteger.
   std::vector<int64_t> by_channel(const std::vector<int64_t>& numbers) const;
+  /// One number for each channel of the result as one for each channel of ConvInteger.
+  template <typename Number>
+  std::vector<Number> by_result(const std::vector<Number>& numbers) const {
+    std::vector<Number> each;
+    for (const Number& number : numbers) each.insert(each.end(), static_cast<size_t>(phases()), number);
+    return each;
+  }
   mlir::Value operand(Splitter& split, mlir::Value x, mlir::Value zero) const;
   mlir::Value result(Splitter& split, mlir::Value sum) const;
 
  private:
   bool is_deep() const { return extents_.size() == 3; }
+  int64_t phases() const { return transposed_ ? ops::element_count(step_) : 1; }
   void set_attributes();
 
   bool transposed_ = false;

@@ -23,7 +23,7 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   // Before every pass that merges equal constants, as MLIR's greedy driver does: two Q of one value whose parameters
   // are equal constants are two consumers, and keep ONNX Runtime from fusing the producer.
   if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
-  if (options.fold_qdq) functions.addPass(create_split_wide_products_pass());
+  if (options.fold_qdq) functions.addPass(create_split_wide_products_pass(options.close));
   if (options.fold_qdq && options.close) functions.addPass(create_close_blocks_pass());
   // A branch that was taken may make further shapes known, and so further branches.
   for (int round = 0; round < 2; ++round) {
@@ -46,6 +46,8 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   functions.addPass(create_split_float_products_pass());
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
   functions.addPass(create_split_zero_points_pass());
+  functions.addPass(create_flatten_convolutions_pass());
+  functions.addPass(create_simplify_pass());
   functions.addPass(mlir::createCSEPass());
   functions.addPass(mlir::createCanonicalizerPass());
   functions.addPass(create_infer_types_pass());
@@ -64,8 +66,10 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_sink_transposes_pass(); });
     mlir::registerPass([] { return create_prove_integer_pass(); });
     mlir::registerPass([] { return create_split_zero_points_pass(); });
+    mlir::registerPass([] { return create_flatten_convolutions_pass(); });
     mlir::registerPass([] { return create_split_float_products_pass(); });
     mlir::registerPass([] { return create_split_wide_products_pass(); });
+    mlir::registerPass([] { return create_split_wide_products_pass(true); });
     mlir::registerPass([] { return create_qdq_folding_pass(); });
     mlir::registerPass([] { return create_close_rows_pass(); });
     mlir::registerPass([] { return create_close_blocks_pass(); });

@@ -39,14 +39,19 @@ std::unique_ptr<mlir::Pass> create_qdq_folding_pass();
 /// nn-prove-integer: fp32 Conv, MatMul and Gemm of dequantised tensors with power-of-two scales become integer products
 /// followed by DequantizeLinear, where every sum is proven to be exact in fp32.
 std::unique_ptr<mlir::Pass> create_prove_integer_pass();
+/// nn-flatten-convolutions: QLinearConv and ConvInteger of three dimensions become those of two. Keeps every bit.
+std::unique_ptr<mlir::Pass> create_flatten_convolutions_pass();
 /// nn-split-zero-points: MatMulInteger and ConvInteger with constant weights lose an input zero point that is known at
 /// run time only (dynamic quantisation); what it contributed is subtracted from their int32 result. Keeps every bit.
 std::unique_ptr<mlir::Pass> create_split_zero_points_pass();
 /// MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm of float results become MatMulInteger and arithmetic;
 /// DynamicQuantizeLSTM becomes such products in front of and inside a Scan. Keeps every bit.
 std::unique_ptr<mlir::Pass> create_split_float_products_pass();
-/// Conv, MatMul and Gemm between DequantizeLinear of 16 bits become integer products of bytes.
-std::unique_ptr<mlir::Pass> create_split_wide_products_pass();
+/// Conv, MatMul and Gemm between DequantizeLinear of 16 bits become integer products of bytes. close
+/// (nn-split-close-products): those between bytes, too, whose result becomes bytes behind float operators.
+std::unique_ptr<mlir::Pass> create_split_wide_products_pass(bool close = false);
+/// How many products that pass has left which it would take apart with `close`.
+int64_t count_close_products(mlir::func::FuncOp func);
 
 /// nn-fuse-norms: normalisations that are spelled out become LayerNormalization and SimplifiedLayerNormalization, as
 /// ONNX Runtime's optimiser makes them. Rounding changes, to ONNX Runtime's.

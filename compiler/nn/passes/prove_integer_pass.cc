@@ -4,13 +4,15 @@
 // small integers times a power of two for each output channel (exporters with power-of-two scales write these). If no
 // partial sum can reach 2^24 units, every fp32 operation is exact in every order, so ConvInteger or MatMulInteger, an
 // int32 bias and a DequantizeLinear give the same bits. Leaves those. What cannot be proven stays as it is. The same
-// for MatMul, Gemm and Einsum of two dequantised run-time tensors.
+// for MatMul, Gemm and Einsum of two dequantised run-time tensors, and for ConvTranspose of three dimensions in front
+// of a QuantizeLinear, as a convolution of two (the NPU has transposed ones of two as they are).
 #include <algorithm>
 #include <bit>
 #include <cctype>
 #include <cmath>
 #include <limits>
 
+#include "compiler/nn/passes/convolution_form.h"
 #include "compiler/nn/passes/pass_util.h"
 #include "compiler/nn/passes/passes.h"
 
@@ -124,10 +126,11 @@ std::optional<Integers> prove(const Source& x, int64_t channels, int64_t reducti
   return out;
 }
 
-/// Replaces `op` by integer_op(bytes, weights, zero) + bias, dequantised along `axis`.
-void rewrite(NodeOp op, mlir::PatternRewriter& rewriter, const Source& x, llvm::StringRef integer_op,
-             const Tensor& weights, const Integers& n, const std::map<std::string, ops::Attribute>& attributes,
-             int64_t axis, const ops::Shape& bias_shape) {
+/// integer_op(bytes, weights, zero) + bias, dequantised along `axis`, in the place of `op`.
+mlir::Value dequantised(NodeOp op, mlir::PatternRewriter& rewriter, const Source& x, llvm::StringRef integer_op,
+                        const Tensor& weights, const Integers& n,
+                        const std::map<std::string, ops::Attribute>& attributes, int64_t axis,
+                        const ops::Shape& bias_shape) {
   const mlir::Location location = op.getLoc();
   const int version = std::max(13, static_cast<int>(op.getVersion()));
   mlir::Value sum = create_op(rewriter, location, integer_op, "", version,
@@ -146,9 +149,17 @@ void rewrite(NodeOp op, mlir::PatternRewriter& rewriter, const Source& x, llvm::
                            : Tensor::of<float>(ops::DType::kFloat, {static_cast<int64_t>(n.unit.size())}, n.unit);
   std::map<std::string, ops::Attribute> dequantise;
   if (!one) dequantise["axis"] = axis;
-  NodeOp result = create_op(rewriter, location, "DequantizeLinear", "", version,
-                            {sum, create_constant(rewriter, location, scale)}, dequantise);
-  rewriter.replaceOp(op, result->getResults());
+  return create_op(rewriter, location, "DequantizeLinear", "", version,
+                   {sum, create_constant(rewriter, location, scale)}, dequantise)
+      ->getResult(0);
+}
+
+/// The bias of a convolution; empty without one, nothing where it is not known.
+std::optional<std::vector<float>> convolution_bias(NodeOp op) {
+  mlir::Value value = input_or_null(op, 2);
+  if (!value) return std::vector<float>();
+  const auto content = constant_value(value);
+  return content ? std::optional(content->to_floats()) : std::nullopt;
 }
 
 bool prove_convolution(NodeOp op, mlir::PatternRewriter& rewriter) {
@@ -157,22 +168,65 @@ bool prove_convolution(NodeOp op, mlir::PatternRewriter& rewriter) {
   auto w = constant_value(op->getOperand(1));
   auto shape = shape_of(op->getResult(0));
   if (!x || !w || !shape || w->dtype() != ops::DType::kFloat || w->rank() < 3 || w->size() == 0) return false;
-  std::vector<float> bias;
-  if (mlir::Value value = input_or_null(op, 2)) {
-    auto content = constant_value(value);
-    if (!content) return false;
-    bias = content->to_floats();
-  }
+  const auto bias = convolution_bias(op);
+  if (!bias) return false;
   const int64_t channels = w->shape()[0], reduction = w->size() / channels;
   auto data = w->as<float>();
   auto n = prove(
       *x, channels, reduction, [&](int64_t c, int64_t k) { return data[static_cast<size_t>(c * reduction + k)]; },
-      bias);
+      *bias);
   if (!n) return false;
   ops::Shape bias_shape(static_cast<size_t>(w->rank()), 1);
   bias_shape[1] = channels;
-  rewrite(op, rewriter, *x, "ConvInteger", Tensor::of<int8_t>(ops::DType::kInt8, w->shape(), n->weights), *n,
-          to_attributes(op.getOnnxAttributes()), 1, bias_shape);
+  rewriter.replaceOp(
+      op, dequantised(op, rewriter, *x, "ConvInteger", Tensor::of<int8_t>(ops::DType::kInt8, w->shape(), n->weights),
+                      *n, to_attributes(op.getOnnxAttributes()), 1, bias_shape));
+  return true;
+}
+
+/// QuantizeLinear([Relu] ConvTranspose(DequantizeLinear(bytes))) of three dimensions. What moves the sums into place
+/// stands behind the QuantizeLinear: bytes move for nothing.
+bool prove_deep_transposed(NodeOp op, mlir::PatternRewriter& rewriter) {
+  if (!op.is("QuantizeLinear")) return false;
+  NodeOp relu = defining_op(op->getOperand(0), "Relu");
+  NodeOp convolution = defining_op(relu ? relu->getOperand(0) : op->getOperand(0), "ConvTranspose");
+  const auto scale = constant_value(op->getOperand(1));
+  if (!convolution || !scale || scale->size() != 1) return false;
+  auto x = source_of(convolution->getOperand(0));
+  const auto w = constant_value(convolution->getOperand(1));
+  const auto bias = convolution_bias(convolution);
+  if (!x || !is_static(x->bytes) || !w || w->dtype() != ops::DType::kFloat || w->rank() != 5 || !bias) return false;
+  const ops::Node node = to_node(convolution);
+  const auto form = ConvolutionForm::of(node, *shape_of(x->bytes), w->shape());
+  if (!form) return false;
+  // Of w[channel of a group of the operand][filter of a group] each a kernel of `taps` weights.
+  const int64_t channels = form->channels(), groups = node.get_int("group", 1), filters = channels / groups;
+  const int64_t each = w->shape()[0] / groups, taps = w->size() / (w->shape()[0] * filters);
+  const auto place = [&](int64_t c, int64_t k) {
+    return static_cast<size_t>(((c / filters * each + k / taps) * filters + c % filters) * taps + k % taps);
+  };
+  const auto data = w->as<float>();
+  auto n = prove(*x, channels, each * taps, [&](int64_t c, int64_t k) { return data[place(c, k)]; }, *bias);
+  if (!n) return false;
+  Tensor weights(ops::DType::kInt8, w->shape());
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t k = 0; k < each * taps; ++k)
+      weights.as_mutable<int8_t>()[place(c, k)] = n->weights[static_cast<size_t>(c * each * taps + k)];
+  n->bias = form->by_result(n->bias);
+  n->unit = form->by_result(n->unit);
+  Splitter split(op, rewriter);
+  x->bytes = form->operand(split, x->bytes, split.constant(zero_tensor(*x)));
+  const int64_t phases = static_cast<int64_t>(n->unit.size());
+  mlir::Value real = dequantised(convolution, rewriter, *x, "ConvInteger", form->weights(weights, {0}), *n,
+                                 form->attributes(), 1, {1, phases, 1, 1});
+  if (relu) real = split.one("Relu", 14, {real});
+  std::vector<mlir::Value> operands(op->operand_begin(), op->operand_end());
+  operands[0] = real;
+  const mlir::Value bytes =
+      split.one("QuantizeLinear", static_cast<int>(op.getVersion()), operands, to_attributes(op.getOnnxAttributes()));
+  const mlir::Value result = form->result(split, bytes);
+  result.getDefiningOp()->setLoc(op.getLoc());  // it has the name of the result
+  rewriter.replaceOp(op, result);
   return true;
 }
 
@@ -214,8 +268,9 @@ bool prove_product(NodeOp op, mlir::PatternRewriter& rewriter) {
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t i = 0; i < k; ++i)
       columns[static_cast<size_t>(i * channels + c)] = n->weights[static_cast<size_t>(c * k + i)];
-  rewrite(op, rewriter, *x, "MatMulInteger", Tensor::of<int8_t>(ops::DType::kInt8, {k, channels}, columns), *n, {},
-          static_cast<int64_t>(rank_of->size()) - 1, {channels});
+  rewriter.replaceOp(
+      op, dequantised(op, rewriter, *x, "MatMulInteger", Tensor::of<int8_t>(ops::DType::kInt8, {k, channels}, columns),
+                      *n, {}, static_cast<int64_t>(rank_of->size()) - 1, {channels}));
   return true;
 }
 
@@ -415,10 +470,10 @@ bool prove_activations(NodeOp op, mlir::PatternRewriter& rewriter) {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_prove_integer_pass() {
-  return make_function_pass("nn-prove-integer", "float products that are exact in fp32 become integer products",
-                            [](mlir::func::FuncOp func) {
-                              return apply_rewrites(func, {prove_convolution, prove_product, prove_activations});
-                            });
+  return make_function_pass(
+      "nn-prove-integer", "float products that are exact in fp32 become integer products", [](mlir::func::FuncOp func) {
+        return apply_rewrites(func, {prove_convolution, prove_deep_transposed, prove_product, prove_activations});
+      });
 }
 
 }  // namespace tessera::nn

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "compiler/nn/passes/convolution_form.h"
 #include "compiler/nn/passes/pass_util.h"
 #include "compiler/nn/passes/passes.h"
@@ -127,24 +128,25 @@ struct Half {
 
 class WideProduct {
  public:
-  WideProduct(NodeOp op, mlir::PatternRewriter& rewriter) : op_(op), split_(op, rewriter), node_(to_node(op)) {}
+  /// close: bytes by bytes also where the result becomes bytes.
+  WideProduct(NodeOp op, mlir::PatternRewriter& rewriter, bool close)
+      : op_(op), split_(op, rewriter), node_(to_node(op)), close_(close) {}
+
+  /// Whether the product is one that the pass takes apart.
+  bool matches() { return sides().has_value(); }
 
   bool run() {
-    if (!is_convolution() && !op_.is("MatMul") && !op_.is("Gemm")) return false;
-    const mlir::Value x = op_->getOperand(0), w = op_->getOperand(1);
-    exact_ = dtype_of(x) == DType::kDouble;
-    auto left = exact_ ? Side::of_exact(x) : Side::of(x), right = exact_ ? Side::of_exact(w) : Side::of(w);
-    if (!left || !right || left->axis >= 0) return false;
-    if (!is_wide(left->dtype) && !is_wide(right->dtype) && !are_bytes_served(*left, *right)) return false;
-    if (!has_form(*right) || (exact_ && (op_.is("Gemm") || input_or_null(op_, 2)))) return false;
-    if (exact_) as_integers(*left), as_integers(*right);
-    if (op_.is("Gemm")) turn(*left, *right);
-    const Tensor factor = scale(*left, *right);
+    auto both = sides();
+    if (!both) return false;
+    auto& [left, right] = *both;
+    if (exact_) as_integers(left), as_integers(right);
+    if (op_.is("Gemm")) turn(left, right);
+    const Tensor factor = scale(left, right);
     if (form_ && !form_->is_plain()) {
-      right->integers = split_.constant(form_->weights(*constant_value(right->integers), right->zero));
-      right->zero = form_->by_channel(right->zero);
+      right.integers = split_.constant(form_->weights(*constant_value(right.integers), right.zero));
+      right.zero = form_->by_channel(right.zero);
     }
-    mlir::Value sum = rows_of(*left, *right) > 0 ? both_as_rows(*left, *right) : by_bytes(*left, *right);
+    mlir::Value sum = rows_of(left, right) > 0 ? both_as_rows(left, right) : by_bytes(left, right);
     if (form_ && !form_->is_plain()) {
       if (!exact_) sum = split_.cast(sum, DType::kFloat);
       sum = form_->result(split_, sum);
@@ -157,12 +159,24 @@ class WideProduct {
   }
 
  private:
+  std::optional<std::pair<Side, Side>> sides() {
+    if (!is_convolution() && !op_.is("MatMul") && !op_.is("Gemm")) return std::nullopt;
+    const mlir::Value x = op_->getOperand(0), w = op_->getOperand(1);
+    exact_ = dtype_of(x) == DType::kDouble;
+    auto left = exact_ ? Side::of_exact(x) : Side::of(x), right = exact_ ? Side::of_exact(w) : Side::of(w);
+    if (!left || !right || left->axis >= 0) return std::nullopt;
+    if (!is_wide(left->dtype) && !is_wide(right->dtype) && !are_bytes_served(*left, *right)) return std::nullopt;
+    if (!has_form(*right) || (exact_ && (op_.is("Gemm") || input_or_null(op_, 2)))) return std::nullopt;
+    return std::pair(*left, *right);
+  }
+
   bool is_convolution() { return op_.is("Conv") || op_.is("ConvTranspose"); }
 
   /// Bytes by bytes: a product with constants that stays float and whose result does not become bytes, so that no step
-  /// of 8 bits depends on the order of its sum. Where all scales are powers of two nn-prove-integer does better.
+  /// of 8 bits depends on the order of its sum; all of them where results may be close. Where all scales are powers of
+  /// two nn-prove-integer does better.
   bool are_bytes_served(const Side& left, const Side& right) {
-    if (exact_ || !right.is_constant() || becomes_bytes(op_->getResult(0))) return false;
+    if (exact_ || !right.is_constant() || (!close_ && becomes_bytes(op_->getResult(0)))) return false;
     const auto scales = right.scale.as<float>();
     return !is_power_of_two(left.scale.as<float>()[0]) || !std::all_of(scales.begin(), scales.end(), is_power_of_two);
   }
@@ -377,17 +391,38 @@ class WideProduct {
   NodeOp op_;
   Splitter split_;
   const ops::Node node_;
+  const bool close_;
   bool exact_ = false;  // integers in float64
   std::optional<ConvolutionForm> form_;
 };
 
-bool split_wide_product(NodeOp op, mlir::PatternRewriter& rewriter) { return WideProduct(op, rewriter).run(); }
+constexpr llvm::StringLiteral kLeft = "nn.close_products";
 
 }  // namespace
 
-std::unique_ptr<mlir::Pass> create_split_wide_products_pass() {
-  return make_function_pass("nn-split-wide-products", "products of 16-bit values become integer products of bytes",
-                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {split_wide_product}); });
+std::unique_ptr<mlir::Pass> create_split_wide_products_pass(bool close) {
+  return make_function_pass(
+      close ? "nn-split-close-products" : "nn-split-wide-products",
+      "products of 16-bit values become integer products of bytes", [close](mlir::func::FuncOp func) {
+        const auto result = apply_rewrites(func, {[close](NodeOp op, mlir::PatternRewriter& rewriter) {
+                                             return WideProduct(op, rewriter, close).run();
+                                           }});
+        mlir::PatternRewriter unused(func.getContext());
+        int64_t left = 0;
+        func.walk([&](NodeOp op) {
+          try {
+            left += WideProduct(op, unused, true).matches() ? 1 : 0;
+          } catch (const Error&) {  // what the operator library refuses is no match
+          }
+        });
+        if (left > 0) func->setAttr(kLeft, mlir::IntegerAttr::get(mlir::IndexType::get(func.getContext()), left));
+        return result;
+      });
+}
+
+int64_t count_close_products(mlir::func::FuncOp func) {
+  const auto left = func->getAttrOfType<mlir::IntegerAttr>(kLeft);
+  return left ? left.getInt() : 0;
 }
 
 }  // namespace tessera::nn

@@ -51,3 +51,24 @@ func.func @long_sums(%a: tensor<3x259xui8>, %b: tensor<259x5xui8>) -> tensor<3x5
   %2 = nn.op "MatMul"(%0, %1) opset 13 {} : (tensor<3x259xf32>, tensor<259x5xf32>) -> tensor<3x5xf32>
   return %2 : tensor<3x5xf32>
 }
+
+// -----
+
+// A transposed convolution of three dimensions: its phases are channels, and move into place as bytes.
+// CHECK-LABEL: func.func @deep_transposed
+// CHECK: %[[S:.*]] = nn.op "ConvInteger"({{.*}}) {{.*}} -> tensor<3x8x3x3xi32>
+// CHECK: nn.op "DequantizeLinear"(%[[S]],
+// CHECK: %[[R:.*]] = nn.op "Relu"
+// CHECK: nn.op "QuantizeLinear"(%[[R]],
+// CHECK: nn.op "Transpose"({{.*}}) {{.*}} -> tensor<1x1x3x2x3x2x3x2xi8>
+// CHECK-NOT: "ConvTranspose"
+func.func @deep_transposed(%x: tensor<1x2x3x3x3xi8>) -> tensor<1x1x6x6x6xi8> {
+  %w = nn.constant dense<3.0> : tensor<2x1x2x2x2xf32> -> tensor<2x1x2x2x2xf32>
+  %s = nn.constant dense<0.5> : tensor<f32> -> tensor<f32>
+  %z = nn.constant dense<2> : tensor<i8> -> tensor<i8>
+  %0 = nn.op "DequantizeLinear"(%x, %s, %z) opset 13 {} : (tensor<1x2x3x3x3xi8>, tensor<f32>, tensor<i8>) -> tensor<1x2x3x3x3xf32>
+  %1 = nn.op "ConvTranspose"(%0, %w) opset 11 {strides = array<i64: 2, 2, 2>} : (tensor<1x2x3x3x3xf32>, tensor<2x1x2x2x2xf32>) -> tensor<1x1x6x6x6xf32>
+  %2 = nn.op "Relu"(%1) opset 14 {} : (tensor<1x1x6x6x6xf32>) -> tensor<1x1x6x6x6xf32>
+  %3 = nn.op "QuantizeLinear"(%2, %s, %z) opset 13 {} : (tensor<1x1x6x6x6xf32>, tensor<f32>, tensor<i8>) -> tensor<1x1x6x6x6xi8>
+  return %3 : tensor<1x1x6x6x6xi8>
+}

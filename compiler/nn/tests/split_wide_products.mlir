@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: tessera-opt %s --nn-split-wide-products --split-input-file | FileCheck %s
+// RUN: tessera-opt %s --nn-split-close-products --split-input-file | FileCheck %s --check-prefix=CLOSE
 
 // Two products of bytes, the high one times 256, and one rounding to float.
 // CHECK-LABEL: func.func @by_bytes
@@ -124,4 +125,26 @@ func.func @exact(%x: tensor<3x2xi16>) -> tensor<3x2xf64> {
   %a = nn.op "Cast"(%x) opset 21 {to = 11 : si64} : (tensor<3x2xi16>) -> tensor<3x2xf64>
   %0 = nn.op "MatMul"(%a, %w) opset 21 {} : (tensor<3x2xf64>, tensor<2x2xf64>) -> tensor<3x2xf64>
   return %0 : tensor<3x2xf64>
+}
+
+// -----
+
+// Bytes behind a float operator depend on the order of the sum: the product stays, but with close numerics, and the
+// function says how many there are.
+// CHECK-LABEL: func.func @bytes_behind_float
+// CHECK-SAME: nn.close_products = 1
+// CHECK: "MatMul"(
+// CLOSE-LABEL: func.func @bytes_behind_float
+// CLOSE: nn.op "MatMulInteger"(%arg0,
+// CLOSE-NOT: "MatMul"(
+func.func @bytes_behind_float(%x: tensor<3x2xi8>) -> tensor<3x2xi8> {
+  %w = nn.constant dense<3> : tensor<2x2xi8> -> tensor<2x2xi8>
+  %s = nn.constant dense<0.3> : tensor<f32> -> tensor<f32>
+  %a = nn.op "DequantizeLinear"(%x, %s) opset 13 {} : (tensor<3x2xi8>, tensor<f32>) -> tensor<3x2xf32>
+  %b = nn.op "DequantizeLinear"(%w, %s) opset 13 {} : (tensor<2x2xi8>, tensor<f32>) -> tensor<2x2xf32>
+  %0 = nn.op "MatMul"(%a, %b) opset 13 {} : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %1 = nn.op "Sigmoid"(%0) opset 13 {} : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %z = nn.constant dense<1> : tensor<i8> -> tensor<i8>
+  %2 = nn.op "QuantizeLinear"(%1, %s, %z) opset 13 {} : (tensor<3x2xf32>, tensor<f32>, tensor<i8>) -> tensor<3x2xi8>
+  return %2 : tensor<3x2xi8>
 }

@@ -303,9 +303,10 @@ def test_report_says_what_close_would_gain(command, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     exact = command("report", path, "--config", "npu64", "--random-inputs", "1")
-    assert "float on the CPU: 1 normalisations and means that --numerics close computes in integers" in exact.stdout, (
-        exact.stderr
-    )
+    assert (
+        "float on the CPU: 1 products, normalisations and means that --numerics close computes in integers"
+        in exact.stdout
+    ), exact.stderr
     close = command("report", path, "--config", "npu64", "--random-inputs", "1", "--numerics", "close")
     assert close.returncode == 0 and "--numerics" not in close.stdout
 

@@ -118,6 +118,19 @@ def longer_sound():
     return network(nodes, [weights("w", 8, 3, 5), weights("up", 8, 4, 8), weights("out", 1, 4, 3)], shape=(1, 3, 16))
 
 
+def volume():
+    """Three dimensions alone, down and up again."""
+    nodes = [
+        NODE("Conv", ["x", "w", "b"], ["c"], pads=[1] * 6, strides=[2, 2, 2]),
+        NODE("Relu", ["c"], ["r"]),
+        NODE("ConvTranspose", ["r", "up"], ["u"], strides=[2, 2, 2]),
+        NODE("Conv", ["u", "out"], ["y"], dilations=[2, 1, 1]),
+    ]
+    tensors = [weights("w", 8, 2, 3, 3, 3), weights("b", 8), weights("up", 8, 4, 2, 2, 2)]
+    tensors.append(weights("out", 2, 4, 2, 1, 3))
+    return network(nodes, tensors, shape=(1, 2, 6, 8, 8))
+
+
 def gemm_that_adds(shape):
     """A square, so that a column is as long as a row."""
     nodes = [NODE("Gemm", ["x", "w", "b"], ["g"], alpha=0.5, beta=2.0), NODE("MatMul", ["g", "v"], ["y"])]
@@ -144,6 +157,7 @@ MODELS = {
     "window_behind_the_input": window_behind_the_input,
     "up_beside_a_branch": up_beside_a_branch,
     "longer_sound": longer_sound,
+    "volume": volume,
     "constant_output": constant_output,
     "functions": with_functions,
     "newest_opset": newest_opset,
@@ -235,6 +249,15 @@ def test_a_transposed_convolution_that_loses_much_stays_float():
     bytes_alone = tessera.quantize(model, samples, engine="onnxruntime", report=True, sixteen=0)
     assert bytes_alone.macs_npu_share == 1
     assert bytes_alone.report["output_snr_db"] + 3 < made.report["output_snr_db"]
+
+
+def test_the_error_names_what_the_compiler_leaves_to_the_cpu():
+    """Sums of 2^24 steps and more in the only product."""
+    wide = numpy_helper.from_array(np.full((2048, 1, 2, 2), 0.01, np.float32), "w")
+    nodes = [NODE("ConvTranspose", ["x", "w"], ["y"], name="only", strides=[2, 2])]
+    model = network(nodes, [wide], shape=(1, 2048, 2, 2))
+    with pytest.raises(tessera.Error, match="'only'.*the compiler leaves it to the CPU.*run it as it is"):
+        tessera.quantize(model, "random", engine="onnxruntime", samples=4)
 
 
 def test_constants_of_the_oldest_format_need_not_be_inputs():

@@ -68,6 +68,29 @@ def test_einsum_is_a_product(equation, left, right, constant):
     assert "Einsum" not in operators(prepared) and "MatMul" in operators(prepared)
 
 
+@pytest.mark.parametrize(
+    ("equation", "left", "right", "sizes"),
+    [
+        ("bsd,dhk->bshk", (2, 5, 8), (8, 3, 4), "bs"),
+        ("bshk,bthk->bhst", (2, 5, 3, 4), (2, 7, 3, 4), "bst"),
+        ("bshk,hkd->bsd", (2, 5, 3, 4), (3, 4, 6), "bs"),
+        ("bhwc,hkc->bhwk", (2, 3, 5, 8), (3, 7, 8), "bw"),
+        ("bd,d->b", (2, 8), (8,), "b"),
+    ],
+)
+def test_einsum_of_dynamic_sizes_is_a_product(equation, left, right, sizes):
+    g, values = builders.Graph(17), rng_of(8)
+    operands = [g.input(values(*shape), name) for name, shape in (("l", left), ("r", right))]
+    model = g.finish(g.node("Einsum", operands, "y", equation=equation))
+    for port, labels in zip(model.graph.input, equation.split("->")[0].split(",")):
+        for dim, label in zip(port.type.tensor_type.shape.dim, labels):
+            if label in sizes:
+                dim.dim_param = f"size {label}"
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+    prepared = same_function(model, g.feeds)
+    assert "Einsum" not in operators(prepared) and "MatMul" in operators(prepared)
+
+
 @pytest.mark.parametrize("equation", ["ij,jk->k", "ii,ij->j", "...j,jk->...k"])
 def test_other_einsums_stay(equation):
     g, values = builders.Graph(17), rng_of(4)

@@ -90,7 +90,7 @@ def settle_with_compiler(calibrated, options, float_nodes):
     for _ in range(TURNS):
         state = candidate(calibrated, options, float_nodes)
         if not any(unit.quantised or unit.bits for unit in state.plan.units) and not holds_quantised(state.model):
-            raise argument("nothing of the model can be quantised: every product is kept float; run it as it is")
+            raise argument(f"nothing of the model can be quantised{_why_float(float_nodes)}; run it as it is")
         state.placement = place.place(state.model, options.config, options.shapes, options.numerics)
         refused = [unit for unit in state.plan.units if _is_refused(unit, state.placement.cpu)]
         if not refused:
@@ -100,6 +100,13 @@ def settle_with_compiler(calibrated, options, float_nodes):
     state.left = float_nodes
     write.check(state.model)
     return state
+
+
+def _why_float(float_nodes):
+    """The first node that stays float, and its reason."""
+    name, why = next(iter(float_nodes.items()), (None, None))
+    more = f", and {len(float_nodes) - 1} more stay float" if len(float_nodes) > 1 else ""
+    return f": node '{name}' stays float ({why}){more}" if name else ": every product stays float"
 
 
 def _is_refused(unit, on_cpu):

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from .errors import argument, refusal
-from .forms import draws
+from .forms import choices, draws
 from .graph import Graph, graphs_of, is_onnx, outer_reads
 
 CONFIG = {
@@ -25,6 +25,9 @@ CONFIG = {
     "session.intra_op.allow_spinning": "0",  # threads that wait leave the processor to others
 }
 RELAXED = {"session.x64quantprecision": "0"}
+# Where shapes are known, ReshapeFusion writes a 0 for the rows of a list and -1 beside it, which does not run where the
+# list is empty, though the model as it was does.
+UNFIT = ["ReshapeFusion"]
 # What leaves as many elements as values say, perhaps none. Several threads of ONNX Runtime 1.32.0 have ended the
 # process in a QLinearMul of tensors without elements, as those of an expert that no token goes to; one thread does not.
 OF_ANY_LENGTH = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
@@ -54,7 +57,7 @@ def session(model, optimise=True, path=None):
     data = draws.fixed(model).SerializeToString()
     threads = int(any(is_onnx(node, *OF_ANY_LENGTH) for graph in graphs_of(model.graph) for node in graph.node))
     make = lambda exact: ort.InferenceSession(
-        data, _options(optimise, path, exact, threads), providers=["CPUExecutionProvider"]
+        data, _options(optimise, path, exact, threads), providers=["CPUExecutionProvider"], disabled_optimizers=UNFIT
     )
     try:
         return make(True)
@@ -91,7 +94,7 @@ def leading_to(model, names):
     return part
 
 
-def observed(model, names):
+def observed(model, names, optimise=False):
     """A session that gives the named tensors, as far as they exist, beside the model's outputs."""
     model = copy.deepcopy(model)
     made = {name for node in model.graph.node for name in node.output}
@@ -99,7 +102,7 @@ def observed(model, names):
     for name in names:
         if name in made and name not in present:
             model.graph.output.append(onnx.ValueInfoProto(name=name))
-    made_session = session(model, optimise=False)
+    made_session = session(model, optimise)
     return made_session, [value.name for value in made_session.get_outputs()]
 
 
@@ -266,15 +269,41 @@ class Distance:
         return decibels(self.signal, self.noise)
 
 
+class BesideFloat:
+    """Runs a quantised model with the choices of the float one. make: what makes a session of a model. Where something
+    else decides about lengths, so that the choices do not fit, the model makes its own."""
+
+    def __init__(self, model, make=session):
+        self.model, self.make, self.with_choices, self.alone = model, make, None, None
+
+    def __call__(self, feed, given):
+        """The names of the outputs, and their values."""
+        from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+        if given:
+            try:
+                self.with_choices = self.with_choices or self.make(choices.given(self.model, given))
+                return self._run(self.with_choices, {**feed, **given})
+            except (runtime.Fail, runtime.InvalidArgument, runtime.RuntimeException):
+                pass
+        self.alone = self.alone or self.make(self.model)
+        return self._run(self.alone, feed)
+
+    @staticmethod
+    def _run(run, feed):
+        return [value.name for value in run.get_outputs()], run.run(None, feed)
+
+
 def layer_distances(model, quantised, plan, parameters, feeds):
     """tensor -> Distance, for the tensors of quantised units that exist in both models."""
     wanted = {f"{name}/quantised": name for unit in plan.units if unit.quantised for name in unit.outputs}
-    float_session, float_names = observed(model, wanted.values())
-    integer_session, integer_names = observed(integer_model(quantised), wanted)
-    distances = {}
+    choosing = choices.candidates(model)
+    float_session, float_names = observed(model, [*wanted.values(), *choosing])
+    chosen = lambda real: choices.chosen({name: real[name] for name in choosing if name in real})
+    distances, run = {}, BesideFloat(quantised, lambda model: observed(integer_model(model), wanted)[0])
     for feed in feeds:
         real = dict(zip(float_names, float_session.run(None, feed)))
-        integers = dict(zip(integer_names, integer_session.run(None, feed)))
+        integers = dict(zip(*run(feed, chosen(real))))
         for quantised_name, name in wanted.items():
             if name not in real or quantised_name not in integers or name not in parameters:
                 continue
@@ -284,16 +313,26 @@ def layer_distances(model, quantised, plan, parameters, feeds):
     return distances
 
 
+class Reference(list):
+    """Outputs of the float model for one feed, and its choices (forms/choices.py) by name."""
+
+    def __init__(self, model, names, values):
+        super().__init__(values[: len(model.graph.output)])
+        found = dict(zip(names, values))
+        self.choices = choices.chosen({name: found[name] for name in choices.candidates(model) if name in found})
+
+
 def float_outputs(model, feeds):
-    """Outputs of the float model for each feed, kept as the reference of several candidates. Errors: tessera.Error
-    where the model does not run on a feed."""
+    """The Reference for each feed, kept for several candidates. Errors: tessera.Error where the model does not run on a
+    feed."""
     from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
     run, outputs = None, []
     for number, feed in enumerate(feeds):
         try:
-            run = run or session(model)  # which the shapes of the samples may be fixed in
-            outputs.append(run.run(None, feed))
+            if not run:  # which the shapes of the samples may be fixed in
+                run, names = observed(model, choices.candidates(model), optimise=True)
+            outputs.append(Reference(model, names, run.run(None, feed)))
         except (runtime.Fail, runtime.InvalidArgument, runtime.RuntimeException, runtime.NotImplemented) as e:
             shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in feed.items())
             # ONNX Runtime puts the file and line of its own source in front.
@@ -385,9 +424,9 @@ def output_distance(quantised, feeds, reference, answers=None):
 
 def output_distances(quantised, feeds, reference, answers=None):
     """The SNR over all feeds, and that of each feed alone."""
-    run, sums, alone = session(quantised), None, []
+    run, sums, alone = BesideFloat(quantised), None, []
     for feed, expected in zip(feeds, reference):
-        results = run.run(None, feed)
+        _, results = run(feed, expected.choices)
         sums, single = sums or [Distance() for _ in results], [Distance() for _ in results]
         for k, (real, other) in enumerate(zip(expected, results)):
             if np.asarray(real).dtype.kind == "f":

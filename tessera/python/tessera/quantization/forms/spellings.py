@@ -67,13 +67,24 @@ class _Labels:
         self.ok &= bool(self.inner) and set(own + self.columns + self.batch) == set(self.result)
 
 
-def _ordered(out, operand, labels, wanted, shape, name):
+def _extents(before, behind, extent):
+    """What Reshape takes to make axes `behind` of axes `before`, both lists of groups of labels; an extent may be None.
+    Nothing where more than one is left open."""
+    made = []
+    for place, group in enumerate(behind):
+        known = None not in [extent[c] for c in group]
+        same = before[: place + 1] == behind[: place + 1]
+        made.append(math.prod(extent[c] for c in group) if known else 0 if same else -1)
+    return made if made.count(-1) <= 1 else None
+
+
+def _ordered(out, operand, labels, wanted, shape, extents, name):
     """The operand with its axes in the wanted order and each group of several labels, or none, as one axis."""
     order = [labels.index(c) for group in wanted for c in group]
-    extents = [math.prod(shape[labels.index(c)] for c in group) for group in wanted]
     array = out.graph.array(operand)
     if array is not None:
-        return out.constant(f"{name}/constant", array.transpose(order).reshape(extents))
+        joined = [math.prod(shape[labels.index(c)] for c in group) for group in wanted]
+        return out.constant(f"{name}/constant", array.transpose(order).reshape(joined))
     if order != sorted(order):
         operand = out.node("Transpose", [operand], f"{name}/turned", perm=order)
     if any(len(group) != 1 for group in wanted):
@@ -87,21 +98,29 @@ def _einsum(out, node):
     if known is None or not known.ok:
         return False
     shapes = [out.graph.shapes.get(name) for name in node.input]
-    if any(shape is None or None in shape for shape in shapes):
+    if any(shape is None for shape in shapes):
         return False
     result = node.output[0]
-    extent = dict(zip(known.left + known.right, shapes[0] + shapes[1]))
+    extent = {}
+    for label, size in zip(known.left + known.right, shapes[0] + shapes[1]):
+        extent[label] = size if extent.get(label) is None else extent[label]
     batch = [[c] for c in known.batch]
-    left = [[c] for c in known.more] + batch + [known.rows, known.inner]
-    a = _ordered(out, node.input[0], known.left, left, shapes[0], f"{result}/left")
-    b = _ordered(out, node.input[1], known.right, [*batch, known.inner, known.columns], shapes[1], f"{result}/right")
+    left, right = [[c] for c in known.more] + batch + [known.rows, known.inner], [*batch, known.inner, known.columns]
+    joined = [[c] for c in known.more] + batch + [known.rows, known.columns]
     made = known.more + known.batch + known.rows + known.columns
+    apart = lambda groups: [[c] for group in groups for c in group]
+    extents = [_extents(apart(left), left, extent), _extents(apart(right), right, extent)]
+    extents.append(_extents(joined, [[c] for c in made], extent))
+    if None in extents:
+        return False
+    a = _ordered(out, node.input[0], known.left, left, shapes[0], extents[0], f"{result}/left")
+    b = _ordered(out, node.input[1], known.right, right, shapes[1], extents[1], f"{result}/right")
     order = [made.index(c) for c in known.result]
     reshaped = len(known.rows) != 1 or len(known.columns) != 1
     turned = order != sorted(order)
     product = out.node("MatMul", [a, b], result, None if reshaped or turned else result)
     if reshaped:
-        extents = out.constant(f"{result}/extents", np.int64([extent[c] for c in made]))
+        extents = out.constant(f"{result}/extents", np.int64(extents[2]))
         product = out.node("Reshape", [product, extents], f"{result}/shaped", None if turned else result)
     if turned:
         out.node("Transpose", [product], result, result, perm=order)
