@@ -21,23 +21,23 @@ namespace {
 class Call {
  public:
   Call(size_t hands, size_t count, const std::function<void(size_t, size_t)>& work)
-      : work_(work), thrown_(count), hands_(std::min(hands, count)) {}
+      : work_(work), errors_(count), hands_(std::min(hands, count)) {}
 
   /// Works on items until none is left.
   void serve(size_t hand) {
-    for (size_t item = next_++; item < thrown_.size(); item = next_++) {
+    for (size_t item = next_++; item < errors_.size(); item = next_++) {
       try {
         work_(item, hand);
       } catch (...) {
-        thrown_[item] = std::current_exception();
+        errors_[item] = std::current_exception();
       }
     }
   }
 
-  bool wants_help() const { return given_ < hands_ && next_ < thrown_.size(); }
+  bool wants_help() const { return given_ < hands_ && next_ < errors_.size(); }
 
   void rethrow() const {
-    for (const std::exception_ptr& one : thrown_)
+    for (const std::exception_ptr& one : errors_)
       if (one) std::rethrow_exception(one);
   }
 
@@ -46,7 +46,7 @@ class Call {
 
  private:
   const std::function<void(size_t, size_t)>& work_;
-  std::vector<std::exception_ptr> thrown_;  // by item
+  std::vector<std::exception_ptr> errors_;  // by item
   const size_t hands_;
   std::atomic<size_t> next_ = 0;
 };

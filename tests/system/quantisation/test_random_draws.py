@@ -101,8 +101,10 @@ def test_a_model_without_draws_is_itself():
     assert draws.fixed(model) is model
 
 
-def test_tensors_that_may_be_empty_are_measured_by_one_thread():
-    """Several threads of ONNX Runtime ended the process where an expert of a network got no token."""
+def test_tensors_that_may_be_empty_are_measured_by_one_thread(monkeypatch):
+    """Several threads of ONNX Runtime ended the process where an expert of a network got no token. What the
+    product asks for is looked at: sessions of tests that ask for nothing have one thread anyway."""
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda model, options, **others: options)
     of = helper.make_tensor_value_info
     for op, threads in (("NonZero", 1), ("Shape", 0)):
         graph = helper.make_graph(
@@ -112,4 +114,4 @@ def test_tensors_that_may_be_empty_are_measured_by_one_thread():
             [onnx.ValueInfoProto(name="y")],
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        assert measure.session(model).get_session_options().intra_op_num_threads == threads
+        assert measure.session(model).intra_op_num_threads == threads

@@ -423,10 +423,11 @@ def output_distance(quantised, feeds, reference, answers=None):
 
 
 def output_distances(quantised, feeds, reference, answers=None):
-    """The SNR over all feeds, and that of each feed alone."""
+    """The SNR over all feeds, and that of each feed alone. reference: outputs for each feed; those of float_outputs()
+    bring choices."""
     run, sums, alone = BesideFloat(quantised), None, []
     for feed, expected in zip(feeds, reference):
-        _, results = run(feed, expected.choices)
+        _, results = run(feed, getattr(expected, "choices", {}))
         sums, single = sums or [Distance() for _ in results], [Distance() for _ in results]
         for k, (real, other) in enumerate(zip(expected, results)):
             if np.asarray(real).dtype.kind == "f":
