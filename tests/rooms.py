@@ -67,7 +67,11 @@ ELSEWHERE = {
     "tessera/python/tessera/serving": ("tests/system/servers",),
     "tessera/python/tessera/tile": ("tests/tile",),
     "tessera/python/tessera/torch": ("tests/torch",),
-    "tessera/python/tessera/tuning": ("tests/system/schedules/test_tuning.py",),
+    "tessera/python/tessera/tuning": (
+        "tests/system/schedules/test_chip_tuning.py",
+        "tests/system/schedules/test_tuning.py",
+        "tests/system/schedules/test_tuning_bench.py",
+    ),
     "web": ("tests/system/reports/test_report_page.py",),
 }
 

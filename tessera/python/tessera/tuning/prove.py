@@ -15,7 +15,7 @@ import random
 import time
 
 FINALS = 12  # schedules of the replay that the judge measures
-REPLAY, SEARCH = 0.2, 0.3  # shares of the time at which both annealings end
+EARLY, REPLAY, SEARCH = 0.05, 0.2, 0.3  # shares of the time at which a first look at tiles and both annealings end
 SLICE = 0.5  # seconds that the compiler closes tiles before Python may be interrupted
 
 
@@ -142,19 +142,29 @@ def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=(), goal=0.01,
     replayed = _Search(tuning, piece, "replay", least, rng)
     for schedule in [*known, *tuning.candidates(piece, "exhaustive", 16)]:
         replayed.look(schedule)
-    replayed.anneal(start + REPLAY * seconds)
     measured = _Search(tuning, piece, judge, least, rng)
-    for schedule in [*known, *replayed.best(FINALS)]:
-        measured.look(schedule)
+
+    def found():
+        for schedule in [*known, *replayed.best(FINALS)]:
+            measured.look(schedule)
+        best = measured.best()[0]
+        return Proof(
+            cycles=measured.seen[best],
+            schedule=best,
+            bounds=bounds,
+            trials=len(replayed.seen) + len(measured.seen),
+            seconds=round(time.monotonic() - start, 2),
+        )
+
+    # Where few tiles are open there is nothing to search.
+    proof = found().closer(tuning, piece, judge, 1, start + EARLY * seconds)
+    if proof.proven:
+        return proof
+    replayed.anneal(start + REPLAY * seconds)
+    found()
+    measured.look(proof.schedule)
     measured.anneal(start + SEARCH * seconds)
-    best = measured.best()[0]
-    proof = Proof(
-        cycles=measured.seen[best],
-        schedule=best,
-        bounds=bounds,
-        trials=len(replayed.seen) + len(measured.seen),
-        seconds=round(time.monotonic() - start, 2),
-    )
+    proof = found()
     for share in [1 - goal, 1][: 2 if exact else 1]:
         proof = proof.closer(tuning, piece, judge, share, start + seconds)
     return proof
