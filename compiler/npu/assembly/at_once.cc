@@ -21,7 +21,9 @@ namespace {
 class Call {
  public:
   Call(size_t hands, size_t count, const std::function<void(size_t, size_t)>& work)
-      : work_(work), errors_(count), hands_(std::min(hands, count)) {}
+      : work_(work), hands_(std::min(hands, count)) {
+    errors_.resize(count);
+  }
 
   /// Works on items until none is left.
   void serve(size_t hand) {
